@@ -1,0 +1,44 @@
+# `make demo` and `make test` do all the set-up on a machine with Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-slow check levels benchmark docs format clean
+
+demo: $(READY)
+	$(BIN)/bridgehash demo --out demo
+
+test: check
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow
+
+levels: $(READY)
+	$(BIN)/python benchmarks/levels.py
+
+benchmark: $(READY)
+	$(BIN)/python benchmarks/authors_size.py
+
+docs: $(READY)
+	$(BIN)/mkdocs build --strict
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# A half-made environment has no .ready, so an interrupted set-up is simply done again.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("bridgehash needs Python 3.11 or newer; run: make PYTHON=python3.11 ...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist site demo .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

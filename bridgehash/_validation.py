@@ -1,0 +1,117 @@
+"""Checks at the door: matrices, labels, and parameters against ranges declared as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array
+
+from .linalg import Array
+
+FLOATS = [np.float64, np.float32]
+UNKNOWN = -1  # the label of a sample whose class is not known, as in scikit-learn
+
+
+def check_domain(X: ArrayLike, name: str) -> Array:
+    """A finite (n, d) float array with at least two rows; float32 stays float32."""
+    checked: Array = check_array(X, dtype=FLOATS, ensure_min_samples=2, input_name=name)
+    return checked
+
+
+def check_labels(y: ArrayLike | None, n: int, name: str) -> NDArray[Any] | None:
+    """A one-dimensional array of n labels, or None where none were given."""
+    if y is None:
+        return None
+    y = np.asarray(y)
+    if y.ndim != 1 or len(y) != n:
+        raise ValueError(
+            f"{name} has shape {y.shape}; one label for each of the {n} rows is needed"
+        )
+    if y.dtype.kind == "f":
+        if not np.isfinite(y).all():
+            raise ValueError(f"{name} contains NaN or infinity; use -1 for an unknown label")
+        if (y != np.round(y)).any():
+            raise ValueError(f"{name} holds fractions; labels are class ids or names")
+        y = y.astype(np.int64)
+    return y
+
+
+def class_ids(
+    y_source: NDArray[Any] | None, y_target: NDArray[Any] | None
+) -> tuple[NDArray[np.intp] | None, NDArray[np.intp] | None]:
+    """Labels of two domains as ids of all their classes; -1 and None stay as they are.
+
+    >>> class_ids(np.array(["cat", "dog"]), np.array(["dog", "emu"]))
+    (array([0, 1]), array([1, 2]))
+    """
+    given = [y for y in (y_source, y_target) if y is not None]
+    if not given:
+        return None, None
+    classes = np.unique(np.concatenate(given))
+    if classes.dtype.kind in "iu":
+        classes = classes[classes != UNKNOWN]
+    return _lookup(y_source, classes), _lookup(y_target, classes)
+
+
+def _lookup(y: NDArray[Any] | None, classes: NDArray[Any]) -> NDArray[np.intp] | None:
+    if y is None:
+        return None
+    if len(classes) == 0:
+        return np.full(len(y), UNKNOWN, dtype=np.intp)
+    ids = np.clip(np.searchsorted(classes, y), 0, len(classes) - 1)
+    return np.where(classes[ids] == y, ids, UNKNOWN)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`; `above` leaves `low` itself out."""
+
+    low: float
+    high: float = np.inf
+    kind: type = Real
+    above: bool = False
+
+    def admits(self, value: object) -> bool:
+        if isinstance(value, bool) or not isinstance(value, self.kind):
+            return False
+        number = float(value)  # type: ignore[arg-type]
+        return (self.low < number or (number == self.low and not self.above)) and (
+            number <= self.high
+        )
+
+    def __str__(self) -> str:
+        noun = "a whole number" if self.kind is Integral else "a number"
+        if self.high == np.inf:
+            return f"{noun} {'above' if self.above else 'of at least'} {self.low:g}"
+        return f"{noun} from {self.low:g} to {self.high:g}"
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A name out of a list, or an object that has the given method."""
+
+    names: tuple[str | None, ...]
+    method: str | None = None
+
+    def admits(self, value: object) -> bool:
+        if value is None or isinstance(value, str):
+            return value in self.names
+        return self.method is not None and callable(getattr(value, self.method, None))
+
+    def __str__(self) -> str:
+        names = ", ".join(repr(name) for name in self.names)
+        return f"one of {names}" + (f" or an object with `{self.method}`" if self.method else "")
+
+
+def check_parameters(estimator: BaseEstimator, rules: Mapping[str, Range | OneOf]) -> None:
+    """Compare each declared parameter of an estimator with its rule."""
+    for name, rule in rules.items():
+        value = getattr(estimator, name)
+        if not rule.admits(value):
+            raise ValueError(f"{name}={value!r} is not allowed: give {rule}")

@@ -1,0 +1,101 @@
+"""Bipartite graphs W_st: how the rows of the source know those of the target.
+
+Each class is a choice with its parameters. `rule(y_source, y_target)` gives the function of the
+current projections that the solver calls: learned anew each time, or always the same graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+from sklearn.base import BaseEstimator
+
+from ..graphs import Graph, SparseGraph, label_graph
+from ..linalg import Array
+from ..neighbors import nearest
+from .steps import graph_gamma, graph_step, simplex_projection
+
+Rule = Callable[[Array, Array], Graph]
+Labels = NDArray[np.intp] | None
+
+
+class AdaptiveBipartite(BaseEstimator):
+    """The learned graph of the paper: each source row shares one unit over its nearest targets.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=10
+        η: targets kept per source row; lowered to n_target - 1 where there are fewer.
+    gamma : "row" or "mean", default="row"
+        One γ_i per row (Eq. 28), or their mean for all (Eq. 29). With the mean a row may spread
+        over fewer than η targets; it never spreads over more.
+    """
+
+    def __init__(self, n_neighbors: int = 10, gamma: Literal["row", "mean"] = "row") -> None:
+        self.n_neighbors = n_neighbors
+        self.gamma = gamma
+
+    def rule(self, y_source: Labels = None, y_target: Labels = None) -> Rule:
+        """The W-step; labels are ignored."""
+        return self._learn
+
+    def _learn(self, H_s: Array, H_t: Array) -> Graph:
+        n_s, n_t = len(H_s), len(H_t)
+        eta = min(self.n_neighbors, n_t - 1)
+        F, columns = nearest(H_s, H_t, eta + 1)
+        gamma = graph_gamma(F)
+        if self.gamma == "mean":
+            gamma = np.full_like(gamma, gamma.mean())
+            tiny = np.finfo(F.dtype).tiny
+            weights = simplex_projection(-F[:, :eta] / np.maximum(2.0 * gamma, tiny)[:, None])
+        else:
+            weights = graph_step(F)
+        starts = np.arange(0, n_s * eta + 1, eta)
+        W = csr_array((weights.ravel(), columns[:, :eta].ravel(), starts), shape=(n_s, n_t))
+        penalty = float(gamma @ (weights**2).sum(axis=1))
+        return SparseGraph(W, degrees=np.ones(n_s, dtype=F.dtype), penalty=penalty)
+
+
+class LabelBipartite(BaseEstimator):
+    """The semantic graph of the supervised realisations: weight one inside a class (Eq. 12)."""
+
+    def rule(self, y_source: Labels = None, y_target: Labels = None) -> Rule:
+        """Always the graph of the labels."""
+        if y_source is None or y_target is None:
+            missing = "y_source" if y_source is None else "y_target"
+            raise ValueError(f"bipartite='labels' needs {missing}")
+        W = label_graph(y_source, y_target)
+        return lambda H_s, H_t: W
+
+
+class GivenBipartite(BaseEstimator):
+    """A graph known beforehand, kept as it is: pairs, memberships, another method's match.
+
+    Parameters
+    ----------
+    W : sparse or dense array of shape (n_source, n_target), or a Graph
+        Non-negative weights.
+    """
+
+    def __init__(self, W: Any) -> None:
+        self.W = W
+
+    def rule(self, y_source: Labels = None, y_target: Labels = None) -> Rule:
+        """Always the given graph."""
+        W = as_graph(self.W)
+        return lambda H_s, H_t: W
+
+
+def as_graph(W: Any) -> Graph:
+    """A graph operator from a graph, a sparse matrix or a dense array."""
+    if not issparse(W) and not isinstance(W, np.ndarray):
+        graph: Graph = W
+        return graph
+    matrix: csr_array = csr_array(cast(Any, W))
+    if not np.isfinite(matrix.data).all() or matrix.data.min(initial=0.0) < 0:
+        raise ValueError("the weights of a bipartite graph are finite and not negative")
+    return SparseGraph(matrix)

@@ -1,0 +1,331 @@
+"""ATH: one estimator, whose parts are named choices, and the settings that have names.
+
+The realisations of the paper differ in three choices only: the graph of each domain, the
+bipartite graph, and the feature map. They are four points of a grid all of which is usable.
+"""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_random_state
+
+from .._progress import progress
+from .._validation import OneOf, Range, check_domain, check_labels, check_parameters, class_ids
+from ..base import BaseTransferHasher
+from ..codes import MAX_BITS
+from ..feature_maps import AnchorKernel, UnitRows
+from ..graphs import Graph, KNNGraph, LabelGraph
+from ..linalg import Array
+from .bipartite import AdaptiveBipartite, LabelBipartite
+from .features import Features
+from .presets import PRESETS, PUBLISHED
+from .solver import Solution, solve
+from .starts import STARTS, Scene
+from .steps import Domain, Objective
+
+GRAPHS = {"knn": KNNGraph(), "labels": LabelGraph()}
+BIPARTITES = {"adaptive": AdaptiveBipartite(), "labels": LabelBipartite()}
+FEATURE_MAPS = {"anchors": AnchorKernel()}
+
+
+class ATH(BaseTransferHasher):
+    """Asymmetric transfer hashing with a bipartite graph between the domains.
+
+    Use one of the named constructors `unsupervised`, `semi_supervised`, `supervised`, `kernel`, or
+    `published` for the constants of the paper; every parameter can be overridden there.
+
+    Parameters
+    ----------
+    n_bits : int, default=64
+        Length of the codes, 1 to 4096. More bits than the data has dimensions are allowed.
+    source_graph, target_graph : "knn", "labels" or an object with `build`, default="knn"
+        Affinity inside a domain (Eqs. 7-8, 11, 13).
+    bipartite : "adaptive", "labels" or an object with `rule`, default="adaptive"
+        Affinity between the domains: learned (Eqs. 21, 28), or from labels (Eq. 12).
+    feature_map : None, "anchors" or a transformer, default=None
+        φ, fitted on each domain by itself.
+    start : "pca", "shared_pca", "itq", "labels" or an object with `begin`, default="itq"
+        Where the alternation begins; see `bridgehash.ath.starts`.
+    alpha_source, alpha_target : float, default=1.0
+        Weight of the quantisation error T1.
+    beta_source, beta_target : float, default=1e-3, 1e-1
+        Weight of the structure T3.
+    lam : float, default=0.5
+        Weight of the bridge T2.
+    ridge : float, default=1.0
+        Added to the diagonal of Φ; features are on a scale of root-mean-square row norm one.
+    unit_rows : bool, default=True
+        Divide each row of the input by its norm first.
+    center : "domain" or "joint", default="domain"
+        Subtract each domain's own mean, or that of both together (in one feature space).
+    feature_space : "auto", "same" or "separate", default="auto"
+        Do the columns of both domains mean the same? "auto": if they are equally many and no
+        feature map is set.
+    start_scale : float, default=1.0
+        Mean magnitude of the first projections, compared with codes of ±1.
+    source_encoder : "own" or "target", default="own"
+        Which hash function serves the source; "target" needs one feature space.
+    max_iter : int, default=50
+        Cap on the rounds of Algorithm 1.
+    tol : float, default=1e-3
+        Stop when the objective changes by less than this part of itself.
+    random_state : int, RandomState or None
+        Draws rotations and anchors.
+    verbose : bool, default=False
+        Show a progress bar.
+
+    Attributes
+    ----------
+    source_encoder_, target_encoder_ : LinearEncoder
+        The two hash functions.
+    bipartite_graph_ : Graph
+        W_st over the training rows, an operator with `@`, `.T` and `.degrees`. Not saved.
+    objective_ : structured array of shape (n_iter_,)
+        Fields total, quantisation (T1), bridge (T2), structure (T3), ridge.
+    n_iter_ : int
+    converged_ : bool
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X_source, X_target = rng.normal(size=(60, 8)), rng.normal(size=(40, 5))
+    >>> ath = ATH.unsupervised(n_bits=16, random_state=0).fit(X_source, X_target)
+    >>> ath.encode(X_target[:3], domain="target").shape
+    (3, 2)
+    """
+
+    _rules: ClassVar[dict[str, Range | OneOf]] = {
+        "n_bits": Range(1, MAX_BITS, Integral),
+        "source_graph": OneOf(tuple(GRAPHS), "build"),
+        "target_graph": OneOf(tuple(GRAPHS), "build"),
+        "bipartite": OneOf(tuple(BIPARTITES), "rule"),
+        "feature_map": OneOf((None, *FEATURE_MAPS), "fit_transform"),
+        "start": OneOf(tuple(STARTS), "begin"),
+        "alpha_source": Range(0),
+        "alpha_target": Range(0),
+        "beta_source": Range(0),
+        "beta_target": Range(0),
+        "lam": Range(0),
+        "ridge": Range(0, above=True),
+        "center": OneOf(("domain", "joint")),
+        "feature_space": OneOf(("auto", "same", "separate")),
+        "start_scale": Range(0, above=True),
+        "source_encoder": OneOf(("own", "target")),
+        "max_iter": Range(1, kind=Integral),
+        "tol": Range(0),
+    }
+
+    def __init__(
+        self,
+        n_bits: int = 64,
+        *,
+        source_graph: Any = "knn",
+        target_graph: Any = "knn",
+        bipartite: Any = "adaptive",
+        feature_map: Any = None,
+        start: Any = "itq",
+        alpha_source: float = 1.0,
+        alpha_target: float = 1.0,
+        beta_source: float = 1e-3,
+        beta_target: float = 1e-1,
+        lam: float = 0.5,
+        ridge: float = 1.0,
+        unit_rows: bool = True,
+        center: Literal["domain", "joint"] = "domain",
+        feature_space: Literal["auto", "same", "separate"] = "auto",
+        start_scale: float = 1.0,
+        source_encoder: Literal["own", "target"] = "own",
+        max_iter: int = 50,
+        tol: float = 1e-3,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_bits = n_bits
+        self.source_graph = source_graph
+        self.target_graph = target_graph
+        self.bipartite = bipartite
+        self.feature_map = feature_map
+        self.start = start
+        self.alpha_source = alpha_source
+        self.alpha_target = alpha_target
+        self.beta_source = beta_source
+        self.beta_target = beta_target
+        self.lam = lam
+        self.ridge = ridge
+        self.unit_rows = unit_rows
+        self.center = center
+        self.feature_space = feature_space
+        self.start_scale = start_scale
+        self.source_encoder = source_encoder
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @classmethod
+    def unsupervised(cls, n_bits: int = 64, **parameters: Any) -> Self:
+        """ATH_U: no labels; k-NN graphs and a learned bipartite graph."""
+        return cls(n_bits, **(PRESETS["unsupervised"] | parameters))
+
+    @classmethod
+    def semi_supervised(cls, n_bits: int = 64, **parameters: Any) -> Self:
+        """ATH_M: labels of the source; a learned bipartite graph."""
+        return cls(n_bits, **(PRESETS["semi_supervised"] | parameters))
+
+    @classmethod
+    def supervised(cls, n_bits: int = 64, **parameters: Any) -> Self:
+        """ATH_S: labels of both domains in all three graphs."""
+        return cls(n_bits, **(PRESETS["supervised"] | parameters))
+
+    @classmethod
+    def kernel(cls, n_bits: int = 64, **parameters: Any) -> Self:
+        """ATH_K: ATH_S on Gaussian similarities to anchors."""
+        return cls(n_bits, **(PRESETS["kernel"] | parameters))
+
+    @classmethod
+    def published(cls, realisation: str, n_bits: int = 64, **parameters: Any) -> Self:
+        """A realisation with the constants and the PCA start that the paper prints."""
+        return cls(n_bits, **(PRESETS[realisation] | PUBLISHED[realisation] | parameters))
+
+    def fit(
+        self,
+        X_source: ArrayLike,
+        X_target: ArrayLike,
+        *,
+        y_source: ArrayLike | None = None,
+        y_target: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the two hash functions.
+
+        Parameters
+        ----------
+        X_source : array of shape (n_source, d_source)
+        X_target : array of shape (n_target, d_target)
+        y_source, y_target : array of class ids or names, optional
+            -1 marks an unknown class. Ignored where no choice uses them.
+        """
+        check_parameters(self, self._rules)
+        X_s, X_t = check_domain(X_source, "X_source"), check_domain(X_target, "X_target")
+        y_s = check_labels(y_source, len(X_s), "y_source")
+        y_t = check_labels(y_target, len(X_t), "y_target")
+        rng = check_random_state(self.random_state)
+        source, target = self._features(X_s, X_t, rng)
+        solution = self._solve(source, target, *class_ids(y_s, y_t), rng)
+        self._keep(source, target, solution)
+        return self
+
+    def _features(
+        self, X_s: Array, X_t: Array, rng: np.random.RandomState
+    ) -> tuple[Features, Features]:
+        """Both domains mapped, centred and on scale, in one floating type."""
+        dtype = np.result_type(X_s, X_t)
+        maps_s, Z_s = self._mapped(X_s.astype(dtype, copy=False), rng)
+        maps_t, Z_t = self._mapped(X_t.astype(dtype, copy=False), rng)
+        means = [Z_s.mean(axis=0), Z_t.mean(axis=0)]
+        self._same_space(X_s.shape[1], X_t.shape[1])
+        if self.center == "joint":
+            joint = (len(Z_s) * means[0] + len(Z_t) * means[1]) / (len(Z_s) + len(Z_t))
+            means = [joint, joint]
+        return (
+            Features.of(Z_s, means[0], maps_s, "X_source"),
+            Features.of(Z_t, means[1], maps_t, "X_target"),
+        )
+
+    def _mapped(self, X: Array, rng: np.random.RandomState) -> tuple[list[Any], Array]:
+        """The maps of a domain, fitted, and its rows behind them."""
+        maps: list[Any] = [UnitRows()] if self.unit_rows else []
+        if self.feature_map is not None:
+            maps.append(clone(_resolve(self.feature_map, FEATURE_MAPS)))
+        for feature_map in maps:
+            if getattr(feature_map, "random_state", 0) is None:
+                feature_map.set_params(random_state=int(rng.randint(2**31 - 1)))
+            X = feature_map.fit_transform(X)
+        return maps, X
+
+    def _same_space(self, d_s: int, d_t: int) -> bool:
+        """Do the columns of both domains mean the same?"""
+        possible = d_s == d_t and self.feature_map is None
+        wanted = {"auto": possible, "same": True, "separate": False}[self.feature_space]
+        if not wanted and (self.center == "joint" or self.source_encoder == "target"):
+            choice = "center='joint'" if self.center == "joint" else "source_encoder='target'"
+            raise ValueError(f"{choice} needs one feature space without a feature map")
+        if wanted and not possible:
+            raise ValueError(
+                f"feature_space='same', but the domains have {d_s} and {d_t} features "
+                f"and feature_map is {self.feature_map!r}"
+            )
+        return wanted
+
+    def _solve(
+        self,
+        source: Features,
+        target: Features,
+        y_s: NDArray[np.intp] | None,
+        y_t: NDArray[np.intp] | None,
+        rng: np.random.RandomState,
+    ) -> Solution:
+        """Graphs, start, Algorithm 1."""
+        domains = (
+            self._domain("source", source, y_s, self.alpha_source, self.beta_source),
+            self._domain("target", target, y_t, self.alpha_target, self.beta_target),
+        )
+        rule = _resolve(self.bipartite, BIPARTITES).rule(y_s, y_t)
+        same = self._same_space(source.n_features_in, target.n_features_in)
+        X_s, X_t = (source.X, target.X) if same else (source.Z, target.Z)
+        scene = Scene(X_s, X_t, y_s, y_t, same, self.n_bits, self.ridge, rng)
+        start = _resolve(self.start, STARTS).begin(scene).scaled(self.start_scale)
+        with progress("ATH", self.max_iter, visible=self.verbose) as advance:
+            return solve(
+                *domains,
+                rule,
+                start,
+                lam=self.lam,
+                ridge=self.ridge,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                on_iteration=lambda terms: advance(f"objective {terms.total:.6g}"),
+            )
+
+    def _domain(
+        self, name: str, features: Features, y: NDArray[np.intp] | None, alpha: float, beta: float
+    ) -> Domain:
+        graph = _resolve(getattr(self, f"{name}_graph"), GRAPHS)
+        if getattr(graph, "needs_labels", False) and y is None:
+            raise ValueError(f"{name}_graph='labels' needs y_{name}")
+        return Domain(features.Z, graph.build(features.Z, y), alpha, beta)
+
+    def _keep(self, source: Features, target: Features, solution: Solution) -> None:
+        """Leave encoders and the record of the fit; warn if it ran out of rounds."""
+        self.target_encoder_ = target.encoder(solution.A_t)
+        self.source_encoder_ = (
+            source.encoder(solution.A_s) if self.source_encoder == "own" else self.target_encoder_
+        )
+        self.bipartite_graph_: Graph = solution.W
+        self.objective_ = _as_record(solution.history)
+        self.n_iter_ = len(solution.history)
+        self.converged_ = solution.converged
+        if self.tol > 0 and not solution.converged:
+            warnings.warn(
+                f"the objective still moved by more than tol={self.tol:g} after "
+                f"max_iter={self.max_iter} rounds; raise either",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+
+def _resolve(choice: Any, known: dict[str, Any]) -> Any:
+    """The object behind a name; an object stands for itself."""
+    return known[choice] if isinstance(choice, str) else choice
+
+
+def _as_record(history: list[Objective]) -> NDArray[np.void]:
+    """The objective per iteration, with a field for each term."""
+    fields = [(name, np.float64) for name in ("total", *Objective._fields)]
+    return np.array([(terms.total, *terms) for terms in history], dtype=fields)

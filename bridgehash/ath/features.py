@@ -1,0 +1,48 @@
+"""What the solver sees of a domain: mapped, centred, on a stated scale, in as few dimensions as
+its rows span; and the way back to an encoder for raw rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..base import LinearEncoder
+from ..linalg import Array, row_space
+
+
+@dataclass(frozen=True)
+class Features:
+    """One domain, ready for the solver: rows of mean zero and root-mean-square norm one."""
+
+    X: Array  # (n, m) centred and scaled φ(x)
+    Z: Array  # (n, min(n, m)) the same rows in the space that they span
+    Q: Array | None  # (m, n) with X = Z Qᵀ; None where Z is X
+    mean: Array
+    scale: float
+    maps: Sequence[Any]
+
+    @classmethod
+    def of(cls, X: Array, mean: Array, maps: Sequence[Any], name: str) -> Features:
+        """Centre mapped rows by `mean` and bring them to scale."""
+        X = X - mean
+        scale = float(np.sqrt(np.vdot(X, X) / len(X)))
+        if not np.isfinite(scale):
+            raise ValueError(f"{name} holds values too large to be squared; scale it down")
+        if scale <= 100 * np.finfo(X.dtype).eps * float(np.abs(mean).max(initial=0.0)):
+            raise ValueError(f"all rows of {name} are equal; there is nothing to tell apart")
+        X /= scale
+        Z, Q = row_space(X)
+        return cls(X, Z, Q, mean, scale, maps)
+
+    @property
+    def n_features_in(self) -> int:
+        """Width of the raw rows."""
+        return int(self.maps[0].n_features_in_ if self.maps else self.X.shape[1])
+
+    def encoder(self, A: Array) -> LinearEncoder:
+        """The hash function over raw rows, from a projection of the rows of Z."""
+        projection = A if self.Q is None else self.Q @ A
+        return LinearEncoder(projection, self.mean, self.scale, self.maps)

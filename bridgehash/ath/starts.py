@@ -1,0 +1,175 @@
+"""How the alternation begins: the choice that the paper leaves open and that decides the result.
+
+A start is a choice with its parameters; `begin(scene)` gives the first projections of both
+domains and, where the start knows one, the first bipartite graph. Any object with such a
+method is a start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from ..graphs import Graph
+from ..linalg import Array, SPDSolver, itq_rotation, pca, random_orthonormal
+from .bipartite import as_graph
+
+_TINY = 1e-30
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that a start may look at."""
+
+    X_s: Array  # (n_s, m_s) centred features on their stated scale
+    X_t: Array  # (n_t, m_t)
+    y_s: NDArray[np.intp] | None  # class ids, -1 where unknown; None without labels
+    y_t: NDArray[np.intp] | None
+    same_space: bool  # do the columns of X_s and X_t mean the same?
+    n_bits: int
+    ridge: float
+    rng: np.random.RandomState
+
+
+@dataclass(frozen=True)
+class Start:
+    """Projections to begin with, and the bipartite graph where the start knows one."""
+
+    H_s: Array
+    H_t: Array
+    W: Graph | None = None
+
+    def scaled(self, size: float) -> Start:
+        """The same start with projections of mean magnitude `size`, each domain by itself."""
+        H_s, H_t = (H * (size / max(np.abs(H).mean(), _TINY)) for H in (self.H_s, self.H_t))
+        return replace(self, H_s=H_s, H_t=H_t)
+
+
+class PCAStart(BaseEstimator):
+    """Principal components, of each domain or of both together, turned or not.
+
+    Parameters
+    ----------
+    basis : "domain", "shared" or "auto", default="auto"
+        "domain": each domain its own directions, matched by rank, signs by the third moment
+        (`linalg.pca`). "shared": one basis for both, which needs one feature space. "auto": shared
+        where there is one feature space.
+    rotation : None or "itq", default="itq"
+        "itq" turns both alike so that their signs lose least (iterative quantisation),
+        which evens out the very unequal variances of principal components.
+
+    Notes
+    -----
+    With more bits than the data has dimensions, the components are spread over the bits by a
+    random matrix with orthonormal rows (and then turned, if asked for).
+    """
+
+    def __init__(
+        self,
+        basis: Literal["domain", "shared", "auto"] = "auto",
+        rotation: Literal["itq"] | None = "itq",
+    ) -> None:
+        self.basis = basis
+        self.rotation = rotation
+
+    def begin(self, scene: Scene) -> Start:
+        """Projections on the components; the bipartite graph is left to the solver."""
+        V_s, V_t = self._components(scene)
+        V = np.vstack([V_s, V_t])
+        p, r = V.shape[1], scene.n_bits
+        if self.rotation == "itq":
+            R = itq_rotation(V, random_orthonormal(p, r, scene.rng).astype(V.dtype))
+            return Start(V_s @ R, V_t @ R)
+        if p < r:
+            R = random_orthonormal(p, r, scene.rng).astype(V.dtype)
+            return Start(V_s @ R, V_t @ R)
+        return Start(V_s, V_t)
+
+    def _components(self, scene: Scene) -> tuple[Array, Array]:
+        X_s, X_t, r = scene.X_s, scene.X_t, scene.n_bits
+        if self.basis == "shared" and not scene.same_space:
+            raise ValueError(
+                "a shared PCA needs one feature space, but the domains have "
+                f"{X_s.shape[1]} and {X_t.shape[1]} features of their own; use start='pca' or 'itq'"
+            )
+        if self.basis != "domain" and scene.same_space:
+            P = pca(np.vstack([X_s, X_t]), r)
+            return X_s @ P, X_t @ P
+        P_s, P_t = pca(X_s, r), pca(X_t, r)
+        p = min(P_s.shape[1], P_t.shape[1])
+        return X_s @ P_s[:, :p], X_t @ P_t[:, :p]
+
+
+class LabelStart(BaseEstimator):
+    """Every class begins at one point: the mean of its target samples on the target's components.
+
+    Classes without labelled target samples take the mean of their source samples. Samples
+    without a label begin where PCA puts them.
+    """
+
+    def begin(self, scene: Scene) -> Start:
+        """Class means where a label is known, principal components elsewhere."""
+        start = PCAStart("domain", None).begin(scene)
+        known = [y for y in (scene.y_s, scene.y_t) if y is not None]
+        if not known:
+            raise ValueError("start='labels' needs y_source or y_target")
+        n_classes = 1 + max(int(y.max()) for y in known)
+        means = np.zeros((n_classes, scene.n_bits), dtype=start.H_t.dtype)
+        for H, y in (
+            (start.H_s, scene.y_s),
+            (start.H_t, scene.y_t),
+        ):  # the target has the last word
+            if y is not None:
+                for label in np.unique(y[y >= 0]):
+                    means[label] = H[y == label].mean(axis=0)
+        means -= means.mean(axis=0)
+        return Start(_placed(start.H_s, scene.y_s, means), _placed(start.H_t, scene.y_t, means))
+
+
+def _placed(H: Array, y: NDArray[np.intp] | None, means: Array) -> Array:
+    return H if y is None else np.where((y >= 0)[:, None], means[y], H)
+
+
+class GivenStart(BaseEstimator):
+    """A bipartite graph known beforehand: pairs, memberships, a match found by other means.
+
+    The target begins at its own ITQ projections H_t, the source at the ridge regression of what
+    the graph says of it, D⁻¹ W H_t; the first A-step uses W itself.
+
+    Parameters
+    ----------
+    W : sparse or dense array of shape (n_source, n_target), or a Graph
+        Non-negative weights; only their proportions inside a row matter for the start.
+    """
+
+    def __init__(self, W: Any) -> None:
+        self.W = W
+
+    def begin(self, scene: Scene) -> Start:
+        """Projections that agree with W, and W."""
+        W, X_s, X_t = as_graph(self.W), scene.X_s, scene.X_t
+        if W.shape != (len(X_s), len(X_t)):
+            raise ValueError(f"W has shape {W.shape}; ({len(X_s)}, {len(X_t)}) is needed")
+        H_t = PCAStart("domain", "itq").begin(_target_alone(scene)).H_t
+        degrees = W.degrees[:, None]
+        seen = degrees[:, 0] > 0
+        wanted = np.divide(W @ H_t, degrees, out=np.zeros_like(W @ H_t), where=degrees > 0)
+        X = X_s[seen]
+        A_s = SPDSolver(X.T @ X, scene.ridge)(X.T @ wanted[seen])
+        return Start(X_s @ A_s, H_t, W)
+
+
+def _target_alone(scene: Scene) -> Scene:
+    return replace(scene, X_s=scene.X_t, same_space=True)
+
+
+STARTS = {
+    "pca": PCAStart("domain", None),
+    "shared_pca": PCAStart("shared", None),
+    "itq": PCAStart("auto", "itq"),
+    "labels": LabelStart(),
+}

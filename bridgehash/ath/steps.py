@@ -1,0 +1,155 @@
+"""The steps of Algorithm 1 as pure functions, one equation each.
+
+Letters are those of the paper, rows are samples: `X` is (n, m), `H = X @ A` the projections, `B`
+the codes, `W` the bipartite graph seen from the domain at hand. Each step is the exact minimiser
+of `objective` in its own variable, the others held fixed. docs/maths.md has the derivations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from ..graphs import Graph, laplacian
+from ..linalg import Array, SPDSolver
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What stays fixed for one domain while the solver runs."""
+
+    X: Array  # (n, m) centred features φ(x), one row per sample
+    graph: Graph  # (n, n) affinity inside the domain
+    alpha: float  # weight of T1
+    beta: float  # weight of T3
+
+    @cached_property
+    def gram(self) -> Array:
+        """Xᵀ(αI + βL)X, the constant part of Φ, of shape (m, m)."""
+        if self.beta == 0:
+            return self.alpha * (self.X.T @ self.X)
+        return self.X.T @ (self.alpha * self.X + self.beta * laplacian(self.graph, self.X))
+
+
+def normal_matrix(domain: Domain, degrees: Array, *, lam: float) -> Array:
+    """Φ = Xᵀ(αI + βL + λD)X of Eq. 17, where D holds the degrees of the bipartite graph."""
+    weighted = np.sqrt(lam * degrees).astype(domain.X.dtype)[:, None] * domain.X
+    return domain.gram + weighted.T @ weighted
+
+
+def projection_step(
+    domain: Domain, solver: SPDSolver, B: Array, W: Graph, H_other: Array, *, lam: float
+) -> Array:
+    """A-step (Eq. 17): the projection that minimises Eq. 16, given Φ factored."""
+    return solver(domain.X.T @ (domain.alpha * B + lam * (W @ H_other)))
+
+
+def code_step(H: Array) -> Array:
+    """B-step (Eq. 19): in each column +1 for the larger half, -1 for the rest.
+
+    With an odd number of samples one more is -1; equal values go by position.
+
+    >>> code_step(np.array([[0.1], [0.9], [0.4]]))
+    array([[-1.],
+           [ 1.],
+           [-1.]])
+    """
+    n = len(H)
+    order = np.argsort(H, axis=0, kind="stable")
+    B = np.full_like(H, -1.0)
+    np.put_along_axis(B, order[n - n // 2 :], 1.0, axis=0)
+    return B
+
+
+def graph_step(F_sorted: Array) -> Array:
+    """W-step (Eq. 21 with γ_i of Eq. 28): the weights of the η nearest, summing to one.
+
+    Each source row spreads one unit of weight over its nearest target rows, more on the nearer
+    ones. With γ_i of Eq. 28 both λ and γ cancel, hence neither is an argument. A row whose η + 1
+    distances are all equal shares its weight evenly.
+
+    Parameters
+    ----------
+    F_sorted : array of shape (n_source, η + 1)
+        Squared distances to the nearest target rows, ascending.
+
+    Returns
+    -------
+    weights : array of shape (n_source, η)
+        Non-negative, each row sums to one.
+
+    Examples
+    --------
+    >>> graph_step(np.array([[0.0, 1.0, 3.0]]))
+    array([[0.6, 0.4]])
+    """
+    slack = F_sorted[:, -1:] - F_sorted[:, :-1]
+    total = slack.sum(axis=1, keepdims=True)
+    even = np.full_like(slack, 1.0 / slack.shape[1])
+    return np.divide(slack, total, out=even, where=total > 0)
+
+
+def graph_gamma(F_sorted: Array) -> Array:
+    """γ_i / λ of Eq. 28, one a row: the weight that makes exactly η entries non-zero."""
+    eta = F_sorted.shape[1] - 1
+    return 0.5 * (eta * F_sorted[:, -1] - F_sorted[:, :-1].sum(axis=1))
+
+
+def simplex_projection(V: Array) -> Array:
+    """Closest point of the probability simplex to each row of V (Eq. 20 with V = -λF/2γ).
+
+    >>> simplex_projection(np.array([[0.0, -0.2, -3.0]]))
+    array([[0.6, 0.4, 0. ]])
+    """
+    n, k = V.shape
+    ordered = -np.sort(-V, axis=1)
+    excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, k + 1)
+    n_positive = (ordered > excess).sum(axis=1)
+    return np.maximum(V - excess[np.arange(n), n_positive - 1][:, None], 0.0)
+
+
+class Objective(NamedTuple):
+    """The objective of Eq. 10, term by term, and the ridge that Φ̃ adds to it."""
+
+    quantisation: float  # T1
+    bridge: float  # T2
+    structure: float  # T3
+    ridge: float
+
+    @property
+    def total(self) -> float:
+        return sum(self)
+
+
+def objective(
+    source: Domain,
+    target: Domain,
+    projections: tuple[Array, Array],
+    codes: tuple[Array, Array],
+    W: Graph,
+    *,
+    lam: float,
+) -> tuple[float, float, float]:
+    """T1, T2 and T3 of Eqs. 4, 6 and 9 for projections (H_s, H_t) and codes (B_s, B_t)."""
+    t1 = t3 = 0.0
+    for domain, H, B in zip((source, target), projections, codes, strict=True):
+        t1 += domain.alpha * _square(B - H)
+        t3 += domain.beta * _dot(H, laplacian(domain.graph, H))
+    H_s, H_t = projections
+    distances = (
+        _dot(W.degrees, (H_s * H_s).sum(axis=1))
+        + _dot(W.T.degrees, (H_t * H_t).sum(axis=1))
+        - 2.0 * _dot(H_s, W @ H_t)
+    )
+    return t1, lam * (distances + W.penalty), t3
+
+
+def _dot(a: Array, b: Array) -> float:
+    return float(np.vdot(a, b))
+
+
+def _square(a: Array) -> float:
+    return _dot(a, a)

@@ -1,0 +1,128 @@
+"""Binary codes: signs, packing, Hamming distance.
+
+A code of r bits lives in two forms: ±1 in an int8 array with one column a bit, and packed, eight
+bits a byte. This file alone knows the packed layout: the first bit is the highest bit of the
+first byte, and the last byte is padded with zero bits, which no Hamming distance ever sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+MAX_BITS = 4096
+_TILE = 1 << 19  # pairs per tile: a few MB of temporaries, small enough for the L2 cache
+
+
+def signs(H: ArrayLike) -> NDArray[np.int8]:
+    """+1 where a projection is positive, -1 elsewhere (zero counts as -1).
+
+    >>> signs([[0.3, -2.0, 0.0]])
+    array([[ 1, -1, -1]], dtype=int8)
+    """
+    return np.where(np.asarray(H) > 0, np.int8(1), np.int8(-1))
+
+
+def n_bytes(n_bits: int) -> int:
+    """Bytes of a packed code of `n_bits` bits.
+
+    >>> n_bytes(12)
+    2
+    """
+    if not 1 <= n_bits <= MAX_BITS:
+        raise ValueError(f"n_bits={n_bits} is outside 1..{MAX_BITS}")
+    return -(-n_bits // 8)
+
+
+def pack(B: ArrayLike) -> NDArray[np.uint8]:
+    """Pack ±1 codes of shape (n, n_bits) to uint8 of shape (n, ceil(n_bits / 8)).
+
+    Anything above zero is a one, so booleans and projections pack as well.
+
+    >>> pack([[1, -1, -1, -1, -1, -1, -1, 1, 1]])
+    array([[129, 128]], dtype=uint8)
+    """
+    B = _two_dimensional(B, "B")
+    n_bytes(B.shape[1])
+    return np.packbits(B > 0, axis=1)
+
+
+def unpack(codes: ArrayLike, n_bits: int) -> NDArray[np.int8]:
+    """The ±1 codes of shape (n, n_bits) behind packed ones: the inverse of `pack`.
+
+    >>> unpack(np.array([[129, 128]], dtype=np.uint8), n_bits=9)
+    array([[ 1, -1, -1, -1, -1, -1, -1,  1,  1]], dtype=int8)
+    """
+    codes = _packed(codes, "codes")
+    if codes.shape[1] != n_bytes(n_bits):
+        raise ValueError(
+            f"codes have {codes.shape[1]} bytes a row; n_bits={n_bits} needs {n_bytes(n_bits)}"
+        )
+    return signs(np.unpackbits(codes, axis=1, count=n_bits))
+
+
+def hamming(codes: ArrayLike, other: ArrayLike) -> NDArray[np.uint16]:
+    """Number of differing bits between each row of `codes` and each row of `other`.
+
+    Both are packed; the result has shape (n, n_other). For more pairs than fit into
+    memory iterate over `hamming_tiles`.
+
+    >>> hamming(pack([[1, 1, -1]]), pack([[1, 1, -1], [-1, -1, 1]]))
+    array([[0, 3]], dtype=uint16)
+    """
+    codes, other = _packed(codes, "codes"), _packed(other, "other")
+    D = np.empty((len(codes), len(other)), dtype=np.uint16)
+    for rows, columns, tile in hamming_tiles(codes, other):
+        D[rows, columns] = tile
+    return D
+
+
+def hamming_tiles(
+    codes: ArrayLike, other: ArrayLike
+) -> Iterator[tuple[slice, slice, NDArray[np.unsignedinteger[Any]]]]:
+    """Tiles (rows, columns, distances) that together cover all pairs, a few MB at a time.
+
+    Distances are uint8 as long as they fit, uint16 for codes of 256 bits and more.
+    """
+    codes, other = _packed(codes, "codes"), _packed(other, "other")
+    if codes.shape[1] != other.shape[1]:
+        raise ValueError(
+            f"codes of {codes.shape[1]} and {other.shape[1]} bytes cannot be compared; "
+            "encode both with one model"
+        )
+    left, right = _words(codes), _words(other)
+    dtype = np.uint8 if 8 * codes.shape[1] < 256 else np.uint16
+    n_columns = max(1, min(len(right), _TILE // 8))
+    n_rows = max(1, _TILE // n_columns)
+    for i in range(0, len(left), n_rows):
+        for j in range(0, len(right), n_columns):
+            a, b = left[i : i + n_rows], right[j : j + n_columns]
+            D = np.zeros((len(a), len(b)), dtype=dtype)
+            for word in range(left.shape[1]):
+                D += np.bitwise_count(a[:, word, None] ^ b[None, :, word])
+            yield slice(i, i + len(a)), slice(j, j + len(b)), D
+
+
+def _words(codes: NDArray[np.uint8]) -> NDArray[np.unsignedinteger[Any]]:
+    """The rows as the widest machine words that their length allows (XOR does not mind order)."""
+    for word in (np.uint64, np.uint32, np.uint16):
+        if codes.shape[1] % np.dtype(word).itemsize == 0:
+            return np.ascontiguousarray(codes).view(word)
+    return codes
+
+
+def _packed(codes: ArrayLike, name: str) -> NDArray[np.uint8]:
+    codes = _two_dimensional(codes, name)
+    if codes.dtype != np.uint8:
+        raise TypeError(f"{name} must be packed uint8 codes (see pack), not {codes.dtype}")
+    return codes
+
+
+def _two_dimensional(array: ArrayLike, name: str) -> NDArray[Any]:
+    array = np.asarray(array)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise ValueError(f"{name} must be two-dimensional, one row a code; got {array.shape}")
+    return array

@@ -1,0 +1,5 @@
+"""Tasks and the data behind them."""
+
+from .task import TransferTask
+
+__all__ = ["TransferTask"]

@@ -1,0 +1,130 @@
+"""Feature maps φ: ordinary scikit-learn transformers placed before the projection."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+
+from ._validation import FLOATS
+from .linalg import Array, pca
+
+
+class _FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Learn what the map needs from the rows of X."""
+        self._n_features_out = self._learn(validate_data(self, X, dtype=FLOATS))
+        return self
+
+    def transform(self, X: ArrayLike) -> Array:
+        """φ(x) of each row."""
+        check_is_fitted(self, "n_features_in_")
+        return self._map(validate_data(self, X, dtype=FLOATS, reset=False))
+
+    def _learn(self, X: Array) -> int:
+        """Set what is learned from X and return the width of the output."""
+        raise NotImplementedError
+
+    def _map(self, X: Array) -> Array:
+        raise NotImplementedError
+
+
+class UnitRows(_FeatureMap):
+    """Each row divided by its norm, so that only its direction counts; zero rows stay zero.
+
+    >>> UnitRows().fit_transform([[3.0, 4.0], [0.0, 0.0]])
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+
+    def _learn(self, X: Array) -> int:
+        return X.shape[1]
+
+    def _map(self, X: Array) -> Array:
+        largest = np.abs(X).max(axis=1, keepdims=True)  # squares of tiny or huge rows stay finite
+        X = np.divide(X, largest, out=np.zeros_like(X), where=largest > 0)
+        norms = np.sqrt((X * X).sum(axis=1, keepdims=True))
+        return np.divide(X, norms, out=X, where=norms > 0)
+
+
+class PrincipalMap(_FeatureMap):
+    """Projection on the leading principal directions: how a wide domain meets a narrow one.
+
+    Parameters
+    ----------
+    n_components : int
+        Width wanted; the output is padded with zeros where the rank is lower.
+
+    Attributes
+    ----------
+    mean_ : array of shape (d,)
+    components_ : array of shape (d, n_components)
+    """
+
+    def __init__(self, n_components: int = 64) -> None:
+        self.n_components = n_components
+
+    def _learn(self, X: Array) -> int:
+        self.mean_: Array = X.mean(axis=0)
+        P = pca(X - self.mean_, self.n_components)
+        self.components_: Array = np.pad(P, ((0, 0), (0, self.n_components - P.shape[1])))
+        return self.n_components
+
+    def _map(self, X: Array) -> Array:
+        return (X - self.mean_) @ self.components_
+
+
+class AnchorKernel(_FeatureMap):
+    """Gaussian similarities to anchors drawn from the data: φ of Eq. 15.
+
+    φ_j(x) = exp(-‖x - χ_j‖² / σ). The paper prints the exponent without its minus sign.
+
+    Anchors are drawn by position in the order of distance from the mean, so the same seed finds
+    the same anchors whatever the order of the samples.
+
+    Parameters
+    ----------
+    n_anchors : int, default=1000
+        m_k of the paper; all rows where there are fewer.
+    bandwidth : float or "median", default="median"
+        σ, a squared length. "median" takes the median squared distance between rows and
+        anchors, which makes the map free of the scale of the features.
+    random_state : int, RandomState or None
+        Draws the anchors.
+
+    Attributes
+    ----------
+    anchors_ : array of shape (n_anchors, d)
+    bandwidth_ : float
+    """
+
+    def __init__(
+        self,
+        n_anchors: int = 1000,
+        bandwidth: float | Literal["median"] = "median",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_anchors = n_anchors
+        self.bandwidth = bandwidth
+        self.random_state = random_state
+
+    def _learn(self, X: Array) -> int:
+        rng = check_random_state(self.random_state)
+        order = np.argsort(((X - X.mean(axis=0)) ** 2).sum(axis=1), kind="stable")
+        chosen = np.sort(rng.choice(len(X), min(self.n_anchors, len(X)), replace=False))
+        self.anchors_: Array = X[order[chosen]]
+        if self.bandwidth == "median":
+            sample = X[order[:: 1 + len(X) // 2000]]
+            F = euclidean_distances(sample, self.anchors_, squared=True)
+            self.bandwidth_ = float(np.median(F)) or 1.0
+        else:
+            self.bandwidth_ = float(self.bandwidth)
+        return len(self.anchors_)
+
+    def _map(self, X: Array) -> Array:
+        F = euclidean_distances(X, self.anchors_, squared=True)
+        return np.exp(F / -self.bandwidth_, out=F)

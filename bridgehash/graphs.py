@@ -1,0 +1,173 @@
+"""Graphs as operators: what the solver needs of a graph is `@`, `.T` and `.degrees`.
+
+A `KNNGraph` or `LabelGraph` is a choice with its parameters; `build` turns it into an operator for
+given samples. Neighbours are kept as a sparse matrix, labels in factored form: two samples
+of one class are joined, so W = Y Yᵀ with Y the one-hot labels, and W is never formed.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator
+
+from .linalg import Array
+from .neighbors import nearest
+
+_TIE = 1e-9  # relative; distances this close count as equal
+
+
+class Graph(Protocol):
+    """Non-negative weights between rows and columns, used as a linear operator."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def degrees(self) -> Array:
+        """Sum of the weights of each row."""
+
+    @property
+    def penalty(self) -> float:
+        """Σ γ_i ‖w_i‖² / λ of Eq. 6 for a learned bipartite graph, otherwise zero."""
+
+    @property
+    def T(self) -> Graph: ...
+
+    def __matmul__(self, H: Array) -> Array: ...
+
+
+class SparseGraph:
+    """A graph with few edges: a sparse matrix of weights.
+
+    `degrees` may be given where they are known exactly: one, for the rows of a learned graph.
+    """
+
+    def __init__(
+        self, matrix: csr_array, degrees: Array | None = None, penalty: float = 0.0
+    ) -> None:
+        self.matrix = matrix
+        sums: Array = np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
+        self.degrees = sums if degrees is None else degrees
+        self.penalty = penalty
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.matrix.shape
+
+    @property
+    def T(self) -> SparseGraph:
+        return SparseGraph(self.matrix.T.tocsr())
+
+    def __matmul__(self, H: Array) -> Array:
+        return self.matrix @ H
+
+
+class FactoredGraph:
+    """A graph of memberships: W = left @ right.T, each of shape (rows, classes)."""
+
+    penalty = 0.0
+
+    def __init__(self, left: csr_array, right: csr_array) -> None:
+        self.left, self.right = left, right
+        self._right_T = right.T.tocsr()
+        self.degrees: Array = left @ np.asarray(right.sum(axis=0)).ravel()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.left.shape[0], self.right.shape[0]
+
+    @property
+    def T(self) -> FactoredGraph:
+        return FactoredGraph(self.right, self.left)
+
+    def __matmul__(self, H: Array) -> Array:
+        return self.left @ (self._right_T @ H)
+
+
+def laplacian(graph: Graph, H: Array) -> Array:
+    """L H with L = D - W, the Laplacian of a domain's graph; L itself is never stored.
+
+    >>> path = SparseGraph(csr_array([[0.0, 1.0], [1.0, 0.0]]))
+    >>> laplacian(path, np.array([[1.0], [3.0]]))
+    array([[-2.],
+           [ 2.]])
+    """
+    return graph.degrees[:, None].astype(H.dtype) * H - (graph @ H)
+
+
+def one_hot(y: NDArray[np.intp], n_classes: int) -> csr_array:
+    """Memberships of class ids 0..n_classes-1; a row whose id is negative belongs to none."""
+    rows = np.flatnonzero(y >= 0)
+    ones: Array = np.ones(len(rows))
+    return csr_array((ones, (rows, y[rows])), shape=(len(y), n_classes))
+
+
+def label_graph(y_rows: NDArray[np.intp], y_columns: NDArray[np.intp]) -> FactoredGraph:
+    """Weight one between a row and a column of the same class (Eqs. 11-13), zero otherwise."""
+    n_classes = 1 + max(y_rows.max(initial=-1), y_columns.max(initial=-1))
+    return FactoredGraph(one_hot(y_rows, n_classes), one_hot(y_columns, n_classes))
+
+
+class KNNGraph(BaseEstimator):
+    """Symmetric k-NN graph of a domain with weights 0 and 1 (Eqs. 7-8).
+
+    Samples tied with the last neighbour are neighbours too (at most as many again), so that
+    neither the order of the samples nor rounding decides who is one.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=10
+        η_k of the paper; lowered to n - 1 for fewer samples.
+    mutual : bool, default=False
+        False: two samples are joined if either is among the nearest of the other, as in the
+        paper. True: only if both are, which leaves out the hubs that noisy features have.
+
+    Examples
+    --------
+    >>> line = np.array([[0.0], [1.0], [3.0]])
+    >>> KNNGraph(n_neighbors=1).build(line).matrix.toarray()
+    array([[0., 1., 0.],
+           [1., 0., 1.],
+           [0., 1., 0.]])
+    >>> KNNGraph(n_neighbors=1, mutual=True).build(line).degrees
+    array([1., 1., 0.])
+    """
+
+    def __init__(self, n_neighbors: int = 10, mutual: bool = False) -> None:
+        self.n_neighbors = n_neighbors
+        self.mutual = mutual
+
+    def build(self, X: Array, y: NDArray[np.intp] | None = None) -> SparseGraph:
+        """The graph over the rows of X; labels are ignored."""
+        n = len(X)
+        k = min(self.n_neighbors, n - 1)
+        F, columns = nearest(X, X, min(2 * k + 1, n))
+        is_self = columns == np.arange(n)[:, None]
+        is_self[~is_self.any(axis=1), -1] = True  # more duplicates than were asked for
+        F, columns = F[~is_self].reshape(n, -1), columns[~is_self].reshape(n, -1)
+        reach = F[:, k - 1 : k] * (1 + _TIE) + np.finfo(X.dtype).eps * _mean_square(X)
+        edge = reach >= F
+        rows = np.broadcast_to(np.arange(n)[:, None], F.shape)[edge]
+        ones = np.ones(len(rows), dtype=X.dtype)
+        near = csr_array((ones, (rows, columns[edge])), shape=(n, n))
+        return SparseGraph((near.minimum if self.mutual else near.maximum)(near.T).tocsr())
+
+
+def _mean_square(X: Array) -> float:
+    return float(np.vdot(X, X) / len(X))
+
+
+class LabelGraph(BaseEstimator):
+    """Graph of a labelled domain: samples of one class are joined with weight one (Eqs. 11, 13)."""
+
+    needs_labels = True
+
+    def build(self, X: Array, y: NDArray[np.intp] | None) -> FactoredGraph:
+        """The graph over the rows of X, whose class ids are y (negative: unknown, no edges)."""
+        if y is None:
+            raise ValueError("a label graph needs labels")
+        return label_graph(y, y)

@@ -1,0 +1,128 @@
+"""Scores of the ranked list: average precision, precision and recall of the first k.
+
+Hamming distances leave most of a ranking tied. Every score here is the mean over all orders
+inside each tie, which is deterministic and does not depend on how the database is stored
+(McSherry and Najork, "Computing information retrieval performance measures efficiently in the
+presence of tied scores", ECIR 2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma
+
+from bridgehash.metrics.histogram import DistanceHistogram, mean_recall
+
+Ranks = Sequence[int] | NDArray[np.integer[Any]]
+
+
+def average_precision(hist: DistanceHistogram) -> NDArray[np.float64]:
+    """Average precision of each query over the full list, in expectation over ties.
+
+    A tie of n items, r of them relevant, that follows N items, R of them relevant, adds
+
+        (r / n) Σ_{k=1..n} [R + 1 + (k - 1) b] / (N + k),   b = (r - 1) / (n - 1),
+
+    and the sum over ties is divided by the number of relevant items. With j = N + k each
+    fraction is b + [R + 1 - b (N + 1)] / j, so the inner sum is b n plus a multiple of a
+    difference of harmonic numbers. A query without relevant items scores 0.
+
+    Returns
+    -------
+    scores : float array of shape (n_query,)
+
+    Examples
+    --------
+    >>> hist = DistanceHistogram(np.array([[1, 2]]), np.array([[0, 1]]))
+    >>> average_precision(hist)  # the relevant item is second or third: (1/2 + 1/3) / 2
+    array([0.41666667])
+    """
+    n, r = hist.total, hist.relevant
+    N, R = np.cumsum(n, axis=1) - n, np.cumsum(r, axis=1) - r
+    b = np.where(n > 1, (r - 1) / np.maximum(n - 1, 1), 0.0)
+    inner = b * n + (R + 1 - b * (N + 1)) * _harmonic_difference(N, n)
+    gain = (r / np.maximum(n, 1) * inner).sum(axis=1)
+    scores: NDArray[np.float64] = gain / np.maximum(hist.n_relevant, 1)
+    return scores.clip(0.0, 1.0)  # against rounding only
+
+
+def mean_average_precision(hist: DistanceHistogram) -> float:
+    """Mean of `average_precision` over all queries; those without relevant items count as 0.
+
+    >>> hist = DistanceHistogram(np.array([[1, 2], [1, 2]]), np.array([[1, 0], [0, 0]]))
+    >>> mean_average_precision(hist)
+    0.5
+    """
+    return float(average_precision(hist).mean())
+
+
+@overload
+def precision_at(hist: DistanceHistogram, k: int) -> float: ...
+@overload
+def precision_at(hist: DistanceHistogram, k: Ranks) -> NDArray[np.float64]: ...
+def precision_at(hist: DistanceHistogram, k: int | Ranks) -> float | NDArray[np.float64]:
+    """Expected share of relevant items among the first k, averaged over all queries.
+
+    Places beyond the end of the database count as misses. A sequence of k gives an array.
+
+    >>> hist = DistanceHistogram(np.array([[1, 2]]), np.array([[0, 1]]))
+    >>> precision_at(hist, [1, 2])
+    array([0.  , 0.25])
+    """
+    return _like(k, _expected_hits(hist, k).mean(axis=0) / np.atleast_1d(k))
+
+
+@overload
+def recall_at(hist: DistanceHistogram, k: int) -> float: ...
+@overload
+def recall_at(hist: DistanceHistogram, k: Ranks) -> NDArray[np.float64]: ...
+def recall_at(hist: DistanceHistogram, k: int | Ranks) -> float | NDArray[np.float64]:
+    """Expected share of a query's relevant items that are among the first k.
+
+    Averaged over the queries that have relevant items; 0 when there are none. A sequence of k
+    gives an array.
+
+    >>> hist = DistanceHistogram(np.array([[1, 2]]), np.array([[0, 1]]))
+    >>> recall_at(hist, 2)
+    0.5
+    """
+    return _like(k, mean_recall(hist, _expected_hits(hist, k)))
+
+
+def _expected_hits(hist: DistanceHistogram, k: int | Ranks) -> NDArray[np.float64]:
+    """Expected relevant items among the first k, shape (n_query, number of k).
+
+    All ties before the k-th place count in full, its own by the share that is reached.
+    """
+    ks = np.atleast_1d(k)
+    if ks.ndim != 1 or not np.issubdtype(ks.dtype, np.integer) or (ks < 1).any():
+        raise ValueError(f"k={k!r} must be a positive integer or a sequence of them")
+    reached, found = np.cumsum(hist.total, axis=1), np.cumsum(hist.relevant, axis=1)
+    query = np.arange(len(reached))
+    hits = np.empty((len(reached), len(ks)))
+    for column, n_first in enumerate(ks):
+        place = np.minimum(n_first, reached[:, -1])
+        tie = query, np.argmax(reached >= place[:, None], axis=1)
+        missing = reached[tie] - place  # items of the tie that come after the k-th place
+        hits[:, column] = found[tie] - missing * hist.relevant[tie] / hist.total[tie]
+    return hits
+
+
+def _like(k: int | Ranks, values: NDArray[np.float64]) -> float | NDArray[np.float64]:
+    return float(values[0]) if np.ndim(k) == 0 else values
+
+
+def _harmonic_difference(N: NDArray[Any], n: NDArray[Any]) -> NDArray[np.float64]:
+    """Σ_{k=1..n} 1 / (N + k) for integers N, n >= 0, to about 1e-13 of its value.
+
+    Subtracting two harmonic numbers loses the digits they share, and for a small tie far down
+    the list that is most of them. From N = 128 on, the asymptotic series about u = N + 1/2 and
+    v = u + n puts the difference into one logarithm.
+    """
+    u, v = N + 0.5, N + n + 0.5
+    series = np.log1p(n / u) - (u**-2 - v**-2) / 24 + (u**-4 - v**-4) * (7 / 960)
+    return np.asarray(np.where(N < 128, digamma(N + n + 1.0) - digamma(N + 1.0), series))

@@ -1,0 +1,50 @@
+"""Exact nearest rows, in tiles: the one primitive behind k-NN graphs and the adaptive bridge.
+
+Distances are never held for all pairs. scikit-learn's fused kernel serves small sets, faiss large
+ones where it is installed.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.neighbors import NearestNeighbors
+
+from .linalg import Array
+
+_FAISS_PAYS = 20_000  # rows searched; below, both take about as long and scikit-learn is exact
+
+
+def nearest(queries: Array, rows: Array, k: int) -> tuple[Array, NDArray[np.intp]]:
+    """Squared distances and positions of the k rows nearest to each query, nearest first.
+
+    >>> nearest(np.array([[0.0]]), np.array([[3.0], [1.0], [9.0]]), k=2)
+    (array([[1., 9.]]), array([[1, 0]]))
+    """
+    if len(rows) >= _FAISS_PAYS and find_spec("faiss") is not None:
+        return _nearest_faiss(queries, rows, k)
+    index = NearestNeighbors(n_neighbors=k, algorithm="brute", metric="sqeuclidean").fit(rows)
+    F, columns = index.kneighbors(queries)
+    return np.maximum(F, 0.0), columns
+
+
+def _nearest_faiss(queries: Array, rows: Array, k: int) -> tuple[Array, NDArray[np.intp]]:
+    """faiss works in float32: it proposes some more than k, their distances are then exact."""
+    import faiss
+
+    index = faiss.IndexFlatL2(rows.shape[1])
+    index.add(np.ascontiguousarray(rows, dtype=np.float32))
+    k_more = min(k + 8, len(rows))
+    F = np.empty((len(queries), k), dtype=queries.dtype)
+    columns = np.empty((len(queries), k), dtype=np.intp)
+    step = max(1, (1 << 24) // (k_more * rows.shape[1]))
+    for start in range(0, len(queries), step):
+        part = queries[start : start + step]
+        _, found = index.search(np.ascontiguousarray(part, dtype=np.float32), k_more)
+        exact = ((rows[found] - part[:, None, :]) ** 2).sum(axis=2)
+        order = np.argsort(exact, axis=1, kind="stable")[:, :k]
+        F[start : start + step] = np.take_along_axis(exact, order, axis=1)
+        columns[start : start + step] = np.take_along_axis(found, order, axis=1)
+    return F, columns
