@@ -25,7 +25,7 @@ from ..graphs import Graph, KNNGraph, LabelGraph
 from ..linalg import Array
 from .bipartite import AdaptiveBipartite, LabelBipartite
 from .features import Features
-from .presets import PRESETS, PUBLISHED
+from .presets import preset
 from .solver import Solution, solve
 from .starts import STARTS, Scene
 from .steps import Domain, Objective
@@ -57,7 +57,7 @@ class ATH(BaseTransferHasher):
         Weight of the quantisation error T1.
     beta_source, beta_target : float, default=1e-3, 1e-1
         Weight of the structure T3.
-    lam : float, default=0.5
+    lam : float, default=0.3
         Weight of the bridge T2.
     ridge : float, default=1.0
         Added to the diagonal of Φ; features are on a scale of root-mean-square row norm one.
@@ -72,7 +72,7 @@ class ATH(BaseTransferHasher):
         Mean magnitude of the first projections, compared with codes of ±1.
     source_encoder : "own" or "target", default="own"
         Which hash function serves the source; "target" needs one feature space.
-    max_iter : int, default=50
+    max_iter : int, default=100
         Cap on the rounds of Algorithm 1.
     tol : float, default=1e-3
         Stop when the objective changes by less than this part of itself.
@@ -135,14 +135,14 @@ class ATH(BaseTransferHasher):
         alpha_target: float = 1.0,
         beta_source: float = 1e-3,
         beta_target: float = 1e-1,
-        lam: float = 0.5,
+        lam: float = 0.3,
         ridge: float = 1.0,
         unit_rows: bool = True,
         center: Literal["domain", "joint"] = "domain",
         feature_space: Literal["auto", "same", "separate"] = "auto",
         start_scale: float = 1.0,
         source_encoder: Literal["own", "target"] = "own",
-        max_iter: int = 50,
+        max_iter: int = 100,
         tol: float = 1e-3,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
@@ -172,27 +172,27 @@ class ATH(BaseTransferHasher):
     @classmethod
     def unsupervised(cls, n_bits: int = 64, **parameters: Any) -> Self:
         """ATH_U: no labels; k-NN graphs and a learned bipartite graph."""
-        return cls(n_bits, **(PRESETS["unsupervised"] | parameters))
+        return cls(n_bits, **(preset("unsupervised") | parameters))
 
     @classmethod
     def semi_supervised(cls, n_bits: int = 64, **parameters: Any) -> Self:
         """ATH_M: labels of the source; a learned bipartite graph."""
-        return cls(n_bits, **(PRESETS["semi_supervised"] | parameters))
+        return cls(n_bits, **(preset("semi_supervised") | parameters))
 
     @classmethod
     def supervised(cls, n_bits: int = 64, **parameters: Any) -> Self:
         """ATH_S: labels of both domains in all three graphs."""
-        return cls(n_bits, **(PRESETS["supervised"] | parameters))
+        return cls(n_bits, **(preset("supervised") | parameters))
 
     @classmethod
     def kernel(cls, n_bits: int = 64, **parameters: Any) -> Self:
         """ATH_K: ATH_S on Gaussian similarities to anchors."""
-        return cls(n_bits, **(PRESETS["kernel"] | parameters))
+        return cls(n_bits, **(preset("kernel") | parameters))
 
     @classmethod
     def published(cls, realisation: str, n_bits: int = 64, **parameters: Any) -> Self:
         """A realisation with the constants and the PCA start that the paper prints."""
-        return cls(n_bits, **(PRESETS[realisation] | PUBLISHED[realisation] | parameters))
+        return cls(n_bits, **(preset(realisation, published=True) | parameters))
 
     def fit(
         self,

@@ -7,9 +7,11 @@ laid over a preset to get what the paper prints, started from PCA as its Algorit
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from ..graphs import KNNGraph
+from .starts import PCAStart
 
 
 def _constants(
@@ -26,16 +28,16 @@ def _constants(
 
 _SUPERVISED = {"source_graph": "labels", "target_graph": "labels", "bipartite": "labels"}
 _MUTUAL = KNNGraph(n_neighbors=20, mutual=True)
-_FROM_PCA = {"start": "pca", "start_scale": 10.0, "max_iter": 10, "tol": 0.0}
+_FROM_PCA = {"start": PCAStart(rotation=None), "ridge": 1e-2, "max_iter": 10, "tol": 0.0}
 
 PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
     "unsupervised": {
-        **_constants(1.0, 1.0, 1e-3, 1e-1, 0.5),
+        **_constants(1.0, 1.0, 1e-3, 1e-1, 0.3),
         "source_graph": _MUTUAL,
         "target_graph": _MUTUAL,
     },
     "semi_supervised": {
-        **_constants(1e-1, 1e-1, 1e3, 1e-2, 1.0),
+        **_constants(1.0, 1.0, 1e-3, 1e-1, 0.3),
         "source_graph": "labels",
         "target_graph": _MUTUAL,
     },
@@ -60,14 +62,20 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         **_FROM_PCA,
         "source_graph": "knn",
         "target_graph": "knn",
-        "ridge": 1e-2,
     },
     "semi_supervised": {
         **_constants(1e-1, 1e-1, 1e3, 1e-2, 1.0),
         **_FROM_PCA,
         "target_graph": "knn",
-        "ridge": 1e-2,
     },
-    "supervised": {**_FROM_PCA, "ridge": 1e-2},
-    "kernel": {**_FROM_PCA, "ridge": 1e-2},
+    "supervised": {**_FROM_PCA, "start_scale": 10.0},
+    "kernel": {**_FROM_PCA, "start_scale": 10.0},
 }
+
+
+def preset(realisation: str, *, published: bool = False) -> dict[str, Any]:
+    """Parameters of a realisation by name, free to be changed by the caller."""
+    if realisation not in PRESETS:
+        raise ValueError(f"unknown realisation {realisation!r}: give one of {', '.join(PRESETS)}")
+    parameters = PRESETS[realisation] | (PUBLISHED[realisation] if published else {})
+    return deepcopy(parameters)

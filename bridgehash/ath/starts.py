@@ -105,7 +105,7 @@ class PCAStart(BaseEstimator):
 
 
 class LabelStart(BaseEstimator):
-    """Every class begins at one point: the mean of its target samples on the target's components.
+    """Every class begins at one point: the mean of its target samples on principal components.
 
     Classes without labelled target samples take the mean of their source samples. Samples
     without a label begin where PCA puts them.
@@ -113,7 +113,7 @@ class LabelStart(BaseEstimator):
 
     def begin(self, scene: Scene) -> Start:
         """Class means where a label is known, principal components elsewhere."""
-        start = PCAStart("domain", None).begin(scene)
+        start = PCAStart("auto", None).begin(scene)
         known = [y for y in (scene.y_s, scene.y_t) if y is not None]
         if not known:
             raise ValueError("start='labels' needs y_source or y_target")

@@ -1,0 +1,118 @@
+"""One choice at a time: what each silent choice of the paper is worth on the data pack.
+
+    python benchmarks/choices.py [--splits 3] [--jobs 2]
+
+The default setting of a realisation, then the same with one choice changed; radius_pr_area in per
+cent, cross / single domain, mean over splits, 64 bits. The splits are not those of
+benchmarks/levels.py: settings were chosen here, and are reported there.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import levels
+import numpy as np
+from joblib import Parallel, delayed
+from rich.console import Console
+from rich.table import Table
+
+from bridgehash import ATH, AdaptiveBipartite, AnchorKernel, KNNGraph
+from bridgehash.base import BaseTransferHasher
+
+BITS, FIRST_SPLIT = 64, 100
+UNION = {"source_graph": KNNGraph(10), "target_graph": KNNGraph(10)}
+PAPER_U = {"alpha_source": 1e-2, "alpha_target": 1e-1, "lam": 1.0}
+
+CHOICES: dict[str, dict[str, dict[str, Any]]] = {
+    "unsupervised": {
+        "default": {},
+        "start: per-domain PCA": {"start": "pca"},
+        "start: shared PCA": {"start": "shared_pca"},
+        "start size 0.1": {"start_scale": 0.1},
+        "start size 10": {"start_scale": 10.0},
+        "joint mean": {"center": "joint"},
+        "rows as they are": {"unit_rows": False},
+        "ridge 0.01": {"ridge": 1e-2},
+        "ridge 0.1": {"ridge": 1e-1},
+        "ridge 10": {"ridge": 10.0},
+        "k-NN graph of the paper": UNION,
+        "alpha, lambda of the paper": PAPER_U,
+        "lambda 0.1": {"lam": 0.1},
+        "lambda 1": {"lam": 1.0},
+        "beta_target 0": {"beta_target": 0.0},
+        "beta_target 1": {"beta_target": 1.0},
+        "mean gamma": {"bipartite": AdaptiveBipartite(gamma="mean")},
+        "eta 3": {"bipartite": AdaptiveBipartite(3)},
+        "eta 30": {"bipartite": AdaptiveBipartite(30)},
+        "source by the target's encoder": {"source_encoder": "target"},
+        "10 rounds": {"max_iter": 10, "tol": 0.0},
+    },
+    "supervised": {
+        "default": {},
+        "start: per-domain PCA": {"start": "pca"},
+        "start: PCA, size 10": {"start": "pca", "start_scale": 10.0},
+        "start: ITQ": {"start": "itq"},
+        "start: ITQ, size 10": {"start": "itq", "start_scale": 10.0},
+        "joint mean": {"center": "joint"},
+        "rows as they are": {"unit_rows": False},
+        "ridge 0.01": {"ridge": 1e-2},
+        "ridge 1": {"ridge": 1.0},
+        "source by the target's encoder": {"source_encoder": "target"},
+    },
+    "kernel": {
+        "default": {},
+        "start: per-domain PCA": {"start": "pca"},
+        "start: PCA, size 10": {"start": "pca", "start_scale": 10.0},
+        "start: ITQ, size 10": {"start": "itq", "start_scale": 10.0},
+        "ridge 0.001": {"ridge": 1e-3},
+        "ridge 0.1": {"ridge": 1e-1},
+        "400 anchors": {"feature_map": AnchorKernel(400)},
+        "rows as they are": {"unit_rows": False},
+    },
+}
+TASKS = {
+    "unsupervised": ("mnist-usps", "usps-mnist", "photo-cartoon", "mobilenet-effnet"),
+    "supervised": ("mnist-usps", "photo-cartoon", "surf-effnet", "effnet-surf"),
+    "kernel": ("mnist-usps", "photo-cartoon", "surf-effnet", "effnet-surf"),
+}
+
+
+def cell(realisation: str, task: str, changes: dict[str, Any], splits: int, jobs: int) -> str:
+    """cross / single area of one setting on one task, or why there is none."""
+
+    def make(bits: int, seed: int) -> BaseTransferHasher:
+        return getattr(ATH, realisation)(bits, random_state=seed, **changes)
+
+    label = {"unsupervised": "ATH_U", "supervised": "ATH_S", "kernel": "ATH_K"}[realisation]
+    seeds = range(FIRST_SPLIT, FIRST_SPLIT + splits)
+    try:
+        found = np.array(
+            Parallel(jobs)(delayed(levels.scores)(task, label, BITS, s, make) for s in seeds)
+        )
+    except ValueError:  # the choice needs one feature space
+        return "-"
+    return f"{found[:, 0].mean():.1f} / {found[:, 2].mean():.1f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    for realisation, choices in CHOICES.items():
+        table = Table("choice", *TASKS[realisation], title=f"ATH.{realisation}, cross / single")
+        for name, changes in choices.items():
+            cells = (
+                cell(realisation, task, changes, options.splits, options.jobs)
+                for task in TASKS[realisation]
+            )
+            table.add_row(name, *cells)
+        Console(width=110).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Levels on real data: the four realisations and ITQ, default settings, ten random splits.
+
+    python benchmarks/levels.py [--tasks surf-effnet,...] [--bits 16,64] [--splits 10] [--jobs 2]
+
+Needs the data pack ($BRIDGEHASH_DATA, else ../shared/data). Every split draws 500 queries from the
+target; the rest of the target and all of the source train. All methods see rows of unit norm.
+Printed per cent, mean ± standard deviation over the splits: `area` is radius_pr_area (the "MAP" of
+this literature), `map` the tie-aware mean_average_precision; cross searches the source, single the
+target. `paper` rows carry the constants and the PCA start that the paper prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core a split: splits run side by side
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+from joblib import Parallel, delayed
+from rich.console import Console
+from rich.table import Table
+from sklearn.exceptions import ConvergenceWarning
+
+from bridgehash import ATH, ITQ, Shared, UnitRows
+from bridgehash.base import BaseTransferHasher
+from bridgehash.bench import evaluate
+from bridgehash.datasets import TransferTask
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = Path(os.environ.get("BRIDGEHASH_DATA") or ROOT.parent / "shared" / "data")
+
+OFFICE, DIGITS, PACS = "office_caltech10.npz", "mnist_usps.npz", "pacs.npz"
+TASKS = {  # file, features of the source, of the target
+    "surf-effnet": (OFFICE, "caltech10_surf800", "amazon_effnet_lite0"),
+    "effnet-surf": (OFFICE, "amazon_effnet_lite0", "caltech10_surf800"),
+    "mobilenet-effnet": (OFFICE, "caltech10_mobilenet_v1", "amazon_effnet_lite2"),
+    "mnist-usps": (DIGITS, "mnist2000_x", "usps1800_x"),
+    "usps-mnist": (DIGITS, "usps1800_x", "mnist2000_x"),
+    "photo-cartoon": (PACS, "photo_effnet_lite0", "cartoon_effnet_lite0"),
+    "photo-sketch": (PACS, "photo_gist512", "sketch_effnet_lite0"),
+}
+Maker = Callable[[int, int], BaseTransferHasher]
+SEES = {"ATH_M": ("source",), "ATH_S": ("source", "target"), "ATH_K": ("source", "target")}
+METHODS: dict[str, Maker] = {
+    "ITQ": lambda bits, seed: Shared(ITQ(bits, random_state=seed)),
+    "ATH_U": lambda bits, seed: ATH.unsupervised(bits, random_state=seed),
+    "ATH_M": lambda bits, seed: ATH.semi_supervised(bits, random_state=seed),
+    "ATH_S": lambda bits, seed: ATH.supervised(bits, random_state=seed),
+    "ATH_K": lambda bits, seed: ATH.kernel(bits, random_state=seed),
+    "ATH_U paper": lambda bits, seed: ATH.published("unsupervised", bits, random_state=seed),
+    "ATH_M paper": lambda bits, seed: ATH.published("semi_supervised", bits, random_state=seed),
+    "ATH_S paper": lambda bits, seed: ATH.published("supervised", bits, random_state=seed),
+    "ATH_K paper": lambda bits, seed: ATH.published("kernel", bits, random_state=seed),
+}
+COLUMNS = ("cross area", "cross map", "single area", "single map")
+
+
+def load(task: str, seed: int) -> TransferTask:
+    """One split of a task, rows of unit norm."""
+    file, source, target = TASKS[task]
+    with np.load(DATA / file) as data:
+        X_s, X_t = (UnitRows().fit_transform(data[key].astype(float)) for key in (source, target))
+        y_s, y_t = (data[key.split("_")[0] + "_y"] for key in (source, target))
+    return TransferTask.split(X_s, y_s, X_t, y_t, n_queries=500, seed=seed)
+
+
+def scores(task: str, method: str, bits: int, seed: int, make: Maker | None = None) -> list[float]:
+    """The four figures of one fit; `make` replaces the method's own setting."""
+    split = load(task, seed)
+    hasher = (make or METHODS[method])(bits, seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        labels = {f"y_{d}": getattr(split, f"y_{d}") for d in SEES.get(method.split()[0], ())}
+        hasher.fit(split.X_source, split.X_target, **labels)
+    report = evaluate(hasher, split)
+    return [
+        100 * value
+        for found in (report.cross, report.single)
+        for value in (found.radius_pr_area, found.mean_average_precision)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tasks", default="surf-effnet,effnet-surf,mobilenet-effnet,mnist-usps")
+    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--bits", default="16,64")
+    parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--first-split", type=int, default=0, help="seed of the first split")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    if not DATA.is_dir():
+        parser.exit(2, f"no data pack at {DATA}: set BRIDGEHASH_DATA\n")
+    seeds = range(options.first_split, options.first_split + options.splits)
+    console = Console(width=None if os.isatty(1) else 110)
+    for task in options.tasks.split(","):
+        for bits in map(int, options.bits.split(",")):
+            table = Table("method", *COLUMNS, title=f"{task}, {bits} bits, {len(seeds)} splits")
+            for method in options.methods.split(","):
+                found = np.array(
+                    Parallel(options.jobs)(
+                        delayed(scores)(task, method, bits, seed) for seed in seeds
+                    )
+                )
+                mean, spread = found.mean(axis=0), found.std(axis=0)
+                table.add_row(
+                    method, *(f"{m:.1f} ± {s:.1f}" for m, s in zip(mean, spread, strict=True))
+                )
+            console.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""What the commands say: results on stdout, everything else on stderr.
+
+Away from a terminal a line is a line: no colours, no wrapping. On a terminal values are wrapped
+beside their names.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_UNWRAPPED = 10_000  # columns: wider than any result
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # rich would exit by itself
+
+
+def results() -> Console:
+    """Standard output."""
+    return _wide_unless_terminal(_Console(highlight=False))
+
+
+def messages() -> Console:
+    """Standard error."""
+    return _wide_unless_terminal(_Console(stderr=True, highlight=False))
+
+
+def _wide_unless_terminal(console: Console) -> Console:
+    if not console.is_terminal:
+        console.width = _UNWRAPPED
+    return console
+
+
+def say(line: str, name: str = "", style: str = "") -> None:
+    """One line on stderr, with a name such as `error:` before it; never wrapped by us."""
+    flat = " ".join(part.strip() for part in line.splitlines())
+    text = Text.assemble((f"{name}: ", style), flat) if name else Text(flat)
+    messages().print(text, soft_wrap=True)
+
+
+def note(line: str) -> None:
+    """Something worth knowing that stops nothing."""
+    say(line, "note", "yellow")
+
+
+def may_animate() -> bool:
+    """Is somebody watching stderr?"""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def show_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Names and values, one pair a line, values aligned."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="bold")
+    grid.add_column(overflow="fold")
+    for name, value in fields:
+        grid.add_row(Text(name), Text(value))
+    _print_trimmed(grid)
+
+
+def show_table(header: tuple[str, str, str], rows: Iterable[tuple[str, ...]]) -> None:
+    """A table of names, numbers and remarks."""
+    console = results()
+    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
+    for i, name in enumerate(header):
+        table.add_column(name, justify="right" if i == 1 else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    _print_trimmed(table)
+
+
+def _print_trimmed(table: Table) -> None:
+    """Print without the blanks that fill up the last column."""
+    console = results()
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        console.file.write(line.rstrip() + "\n")
+
+
+def counted(n: int, noun: str) -> str:
+    """A number of things, in the singular where there is one.
+
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1200 rows')
+    """
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

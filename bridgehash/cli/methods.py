@@ -1,0 +1,138 @@
+"""The methods that `bridgehash fit` knows by name, and their parameters by keyword."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import get_tags
+
+from bridgehash import ATH, ITQ, Shared
+from bridgehash.ath.estimator import BIPARTITES, FEATURE_MAPS, GRAPHS
+from bridgehash.ath.presets import PRESETS, PUBLISHED
+from bridgehash.ath.starts import STARTS
+from bridgehash.base import BaseTransferHasher
+
+from .tables import InputError
+
+METHODS: dict[str, Callable[..., BaseTransferHasher]] = {  # a further method is one line
+    "ath": ATH,
+    "itq": lambda **parameters: Shared(ITQ(**parameters)),
+}
+
+_NAMED_PARTS: dict[str, dict[str, Any]] = {  # names that stand for objects with parameters
+    "source_graph": GRAPHS,
+    "target_graph": GRAPHS,
+    "bipartite": BIPARTITES,
+    "feature_map": FEATURE_MAPS,
+    "start": STARTS,
+}
+_SPELLED = {"None": None, "True": True, "False": False}  # as Python spells what JSON spells else
+
+
+def choose_preset(
+    method: str, preset: str | None, source_labels: bool, target_labels: bool
+) -> tuple[str | None, str]:
+    """The preset, by default the one that uses exactly the labels given; and the method's title.
+
+    >>> choose_preset("ath", None, source_labels=True, target_labels=False)
+    ('semi_supervised', 'ath, semi_supervised (labels of the source given)')
+    """
+    if method != "ath" or preset is not None:
+        return preset, f"{method}, {preset}" if preset else method
+    if target_labels and not source_labels:
+        raise InputError(
+            "--labels-target: no preset learns from labels of the target alone; "
+            "add --labels-source, or choose with --preset"
+        )
+    given = source_labels + target_labels
+    chosen = ("unsupervised", "semi_supervised", "supervised")[given]
+    reason = ("no labels given", "labels of the source given", "labels of both domains given")[
+        given
+    ]
+    return chosen, f"{method}, {chosen} ({reason})"
+
+
+def build(
+    method: str, *, preset: str | None, published: bool, n_bits: int, seed: int
+) -> BaseTransferHasher:
+    """An unfitted hasher of its own: nothing in it is shared with a preset."""
+    if method not in METHODS:
+        raise _unknown("method", method, METHODS)
+    parameters: dict[str, Any] = {}
+    if method == "ath":
+        if preset not in PRESETS:
+            raise _unknown("preset", str(preset), PRESETS)
+        parameters = PRESETS[preset] | (PUBLISHED[preset] if published else {})
+    elif preset or published:
+        raise InputError(f"--preset and --published belong to --method ath, not {method}; drop")
+    hasher: BaseTransferHasher = METHODS[method](**parameters)
+    tunable(hasher).set_params(n_bits=n_bits, random_state=seed)
+    return clone(hasher)
+
+
+def tunable(hasher: BaseTransferHasher) -> BaseEstimator:
+    """What the parameters belong to: the method itself, inside `Shared` or not."""
+    return hasher.hasher if isinstance(hasher, Shared) else hasher
+
+
+def uses_labels(hasher: BaseTransferHasher) -> bool:
+    """Does any part of the method look at labels?"""
+    if isinstance(hasher, Shared):
+        return bool(get_tags(hasher.hasher).target_tags.required)
+    return any("label" in str(part).lower() for part in hasher.get_params(deep=False).values())
+
+
+def apply_settings(hasher: BaseTransferHasher, settings: Iterable[str]) -> None:
+    """Set parameters from `key=value`; `part__key` reaches into a part such as a graph."""
+    estimator = tunable(hasher)
+    wanted = dict(map(_parsed, settings))
+    for deep in (False, True):
+        chosen = {key: value for key, value in wanted.items() if ("__" in key) == deep}
+        if deep and chosen:
+            _name_to_object(estimator, {key.partition("__")[0] for key in chosen})
+        known = estimator.get_params(deep=deep)
+        for key, value in chosen.items():
+            if key not in known:
+                raise _unknown("parameter", key, _all_keys(estimator), option="--set: ")
+            if isinstance(known[key], bool) and not isinstance(value, bool):
+                raise InputError(f"--set: {key}={value!r} is not allowed: give true or false")
+        estimator.set_params(**chosen)
+
+
+def _parsed(setting: str) -> tuple[str, Any]:
+    """Key and value of `key=value`: JSON where it is JSON, else text.
+
+    >>> _parsed("lam=0.5"), _parsed("start=pca"), _parsed("feature_map=null")
+    (('lam', 0.5), ('start', 'pca'), ('feature_map', None))
+    """
+    key, equals, text = (part.strip() for part in setting.partition("="))
+    if not (key and equals):
+        raise InputError(f"--set: {setting!r} is not of the form key=value; write --set lam=0.5")
+    try:
+        return key, json.loads(text)
+    except (ValueError, RecursionError):
+        return key, _SPELLED.get(text, text)
+
+
+def _name_to_object(estimator: BaseEstimator, parts: Collection[str]) -> None:
+    """Put the object in place of its name, so that it has parameters to set."""
+    for part, value in estimator.get_params(deep=False).items():
+        named = _NAMED_PARTS.get(part, {})
+        if part in parts and isinstance(value, str) and value in named:
+            estimator.set_params(**{part: clone(named[value])})
+
+
+def _all_keys(estimator: BaseEstimator) -> list[str]:
+    estimator = clone(estimator)
+    _name_to_object(estimator, _NAMED_PARTS)
+    return sorted(estimator.get_params(deep=True))
+
+
+def _unknown(kind: str, name: str, known: Collection[str], option: str = "") -> InputError:
+    nearest = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+    return InputError(f"{option}there is no {kind} {name!r}; {hint}Known: {', '.join(known)}")

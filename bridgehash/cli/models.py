@@ -1,0 +1,95 @@
+"""Saved models as the commands use them: which encoder, for which rows."""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgehash._progress import progress
+from bridgehash.base import BaseHasher, BaseTransferHasher, LinearEncoder
+from bridgehash.codes import n_bytes
+
+from .console import counted, may_animate
+from .tables import InputError, read_labels, read_matrix
+
+_BLOCK = 8192  # rows encoded at a time
+
+
+class Domain(StrEnum):
+    """The two sides of a transfer."""
+
+    source = "source"
+    target = "target"
+
+
+def encoder_of(model: Any, path: Path, domain: str | None, option: str) -> LinearEncoder:
+    """The encoder that a model has for a domain; a single encoder has none to choose."""
+    if isinstance(model, BaseTransferHasher):
+        if domain is None:
+            choices = f"{option} source or {option} target"
+            raise InputError(f"{path}: holds a model of two domains; say which one: {choices}")
+        return model.source_encoder_ if domain == "source" else model.target_encoder_
+    if not isinstance(model, BaseHasher | LinearEncoder):
+        kind = type(model).__name__
+        raise InputError(f"{path}: holds {kind}, which makes no codes; name another model")
+    if domain is not None:
+        raise InputError(f"{path}: holds a single encoder, which has no domains; drop {option}")
+    return model.encoder_ if isinstance(model, BaseHasher) else model
+
+
+def read_rows(spec: str, encoder: LinearEncoder, model: Path) -> NDArray[Any]:
+    """The rows of `spec`, if the encoder is made for their width."""
+    X = read_matrix(spec)
+    width = encoder.n_features_in_
+    if X.shape[1] != width:
+        raise InputError(
+            f"{spec}: has {counted(X.shape[1], 'column')}, but this encoder of {model} takes "
+            f"{width}; is it the right file, and the right domain?"
+        )
+    return X
+
+
+def read_row_labels(spec: str, n_rows: int, rows: str, noun: str = "label") -> NDArray[Any]:
+    """The labels of `spec`, if there is one for each of the rows."""
+    labels = read_labels(spec)
+    if len(labels) != n_rows:
+        raise InputError(
+            f"{spec}: holds {counted(len(labels), noun)}, but {rows} has "
+            f"{counted(n_rows, 'row')}; give one {noun} a row"
+        )
+    return labels
+
+
+def check_one_kind(labels: dict[str, NDArray[Any]]) -> None:
+    """Refuse numbers on one side and text on the other: no class would be common to both."""
+    kinds = {
+        spec: "text" if y.dtype.kind in "US" else "whole numbers" for spec, y in labels.items()
+    }
+    if len(set(kinds.values())) > 1:
+        described = " and ".join(f"{spec} holds {kind}" for spec, kind in kinds.items())
+        raise InputError(f"labels of both sets must be of one kind; {described}: convert one")
+
+
+def check_not_an_input(out: Path, *specs: str) -> None:
+    """Refuse an output that would take the place of an input."""
+    for spec in specs:
+        for path in (spec, spec.rpartition(":")[0]):
+            if out.exists() and os.path.exists(path) and out.samefile(path):
+                raise InputError(f"{out}: is also the input {spec}; choose another name")
+
+
+def encode_blocks(encoder: LinearEncoder, X: NDArray[Any], title: str) -> NDArray[np.uint8]:
+    """Packed codes of all rows, a block at a time."""
+    codes = np.empty((len(X), n_bytes(encoder.n_bits)), dtype=np.uint8)
+    starts = range(0, len(X), _BLOCK)
+    with progress(title, len(starts), visible=may_animate() and len(starts) > 1) as advance:
+        for start in starts:
+            block = slice(start, start + _BLOCK)
+            codes[block] = encoder.encode(X[block])
+            advance(f"{min(start + _BLOCK, len(X))} rows")
+    return codes

@@ -1,0 +1,80 @@
+"""Arguments and options of the commands, each with its help text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bridgehash.ath.presets import PRESETS
+from bridgehash.codes import MAX_BITS
+
+from .methods import METHODS
+from .models import Domain
+
+Source = Annotated[str, typer.Argument(metavar="SOURCE", help="Features of the source.")]
+Target = Annotated[str, typer.Argument(metavar="TARGET", help="Features of the target.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `fit` wrote.")]
+Data = Annotated[str, typer.Argument(metavar="DATA", help="Features to encode.")]
+
+ModelOut = Annotated[Path, typer.Option("--out", help="Model file to write: *.bh.")]
+CodesOut = Annotated[Path, typer.Option("--out", help="File to write: *.npy or *.parquet.")]
+DemoOut = Annotated[Path, typer.Option("--out", help="Folder to write to.")]
+
+Method = Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Realisation of ath: {', '.join(PRESETS)}. Without it, the labels given decide."
+    ),
+]
+Published = Annotated[
+    bool, typer.Option("--published", help="Constants and start of the paper, not the tuned ones.")
+]
+LabelsSource = Annotated[
+    str | None, typer.Option(metavar="SPEC", help="Labels of the source: whole numbers or text.")
+]
+LabelsTarget = Annotated[
+    str | None, typer.Option(metavar="SPEC", help="Labels of the target; -1 where unknown.")
+]
+Bits = Annotated[int, typer.Option(min=1, max=MAX_BITS, help="Length of the codes.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any parameter of the method; repeat for more. An unknown key lists them all.",
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random draws.")]
+Verbose = Annotated[
+    bool | None,
+    typer.Option(
+        "--verbose/--quiet",
+        "-v/-q",
+        show_default=False,
+        help="Tell each step, or nothing but errors. Neither: a progress bar on a terminal.",
+    ),
+]
+
+OneDomain = Annotated[
+    Domain | None,
+    typer.Option(help="Domain of DATA; not for a model that is a single encoder."),
+]
+Ids = Annotated[
+    str | None,
+    typer.Option(metavar="SPEC", help="Ids to write beside the codes (*.parquet only)."),
+]
+
+Queries = Annotated[str, typer.Option(metavar="SPEC", help="Features of the queries.")]
+LabelsQueries = Annotated[str, typer.Option(metavar="SPEC", help="Their labels.")]
+Database = Annotated[str, typer.Option(metavar="SPEC", help="Features of the database.")]
+LabelsDatabase = Annotated[str, typer.Option(metavar="SPEC", help="Their labels.")]
+DomainQueries = Annotated[
+    Domain | None, typer.Option(help="Domain of the queries: target, unless given.")
+]
+DomainDatabase = Annotated[
+    Domain | None, typer.Option(help="Domain of the database: source, unless given.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
