@@ -20,7 +20,9 @@ UNKNOWN = -1  # the label of a sample whose class is not known, as in scikit-lea
 
 def check_domain(X: ArrayLike, name: str) -> Array:
     """A finite (n, d) float array with at least two rows; float32 stays float32."""
-    checked: Array = check_array(X, dtype=FLOATS, ensure_min_samples=2, input_name=name)
+    checked: Array = check_array(X, dtype=FLOATS, ensure_min_samples=0, input_name=name)
+    if len(checked) < 2:
+        raise ValueError(f"{name} has {len(checked)} rows; at least two are needed to learn from")
     return checked
 
 
@@ -53,6 +55,8 @@ def class_ids(
     given = [y for y in (y_source, y_target) if y is not None]
     if not given:
         return None, None
+    if len({y.dtype.kind in "USO" for y in given}) > 1:
+        raise ValueError("y_source and y_target must both hold names or both hold numbers")
     classes = np.unique(np.concatenate(given))
     if classes.dtype.kind in "iu":
         classes = classes[classes != UNKNOWN]
@@ -93,25 +97,46 @@ class Range:
 
 
 @dataclass(frozen=True)
+class Flag:
+    """True or False."""
+
+    def admits(self, value: object) -> bool:
+        return isinstance(value, bool | np.bool_)
+
+    def __str__(self) -> str:
+        return "True or False"
+
+
+@dataclass(frozen=True)
 class OneOf:
-    """A name out of a list, or an object that has the given method."""
+    """A name out of a list, an object that has the given method, or a number in a range."""
 
     names: tuple[str | None, ...]
     method: str | None = None
+    number: Range | None = None
 
     def admits(self, value: object) -> bool:
         if value is None or isinstance(value, str):
             return value in self.names
+        if self.number is not None and isinstance(value, Real):
+            return self.number.admits(value)
         return self.method is not None and callable(getattr(value, self.method, None))
 
     def __str__(self) -> str:
         names = ", ".join(repr(name) for name in self.names)
-        return f"one of {names}" + (f" or an object with `{self.method}`" if self.method else "")
+        method = f" or an object with `{self.method}`" if self.method else ""
+        return f"one of {names}{method}" + (f" or {self.number}" if self.number else "")
 
 
-def check_parameters(estimator: BaseEstimator, rules: Mapping[str, Range | OneOf]) -> None:
-    """Compare each declared parameter of an estimator with its rule."""
+Rules = Mapping[str, Range | Flag | OneOf]
+
+
+def check_parameters(estimator: BaseEstimator) -> None:
+    """Compare each parameter that a class declares in `_rules` with its rule, parts included."""
+    rules: Rules = getattr(estimator, "_rules", {})
     for name, rule in rules.items():
         value = getattr(estimator, name)
         if not rule.admits(value):
             raise ValueError(f"{name}={value!r} is not allowed: give {rule}")
+        if isinstance(value, BaseEstimator):
+            check_parameters(value)

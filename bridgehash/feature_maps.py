@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from numbers import Integral
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,13 +11,14 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
-from ._validation import FLOATS
+from ._validation import FLOATS, OneOf, Range, Rules, check_parameters
 from .linalg import Array, pca
 
 
 class _FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn what the map needs from the rows of X."""
+        check_parameters(self)
         self._n_features_out = self._learn(validate_data(self, X, dtype=FLOATS))
         return self
 
@@ -65,6 +67,8 @@ class PrincipalMap(_FeatureMap):
     components_ : array of shape (d, n_components)
     """
 
+    _rules: ClassVar[Rules] = {"n_components": Range(1, kind=Integral)}
+
     def __init__(self, n_components: int = 64) -> None:
         self.n_components = n_components
 
@@ -101,6 +105,11 @@ class AnchorKernel(_FeatureMap):
     anchors_ : array of shape (n_anchors, d)
     bandwidth_ : float
     """
+
+    _rules: ClassVar[Rules] = {
+        "n_anchors": Range(1, kind=Integral),
+        "bandwidth": OneOf(("median",), number=Range(0, above=True)),
+    }
 
     def __init__(
         self,

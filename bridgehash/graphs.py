@@ -7,13 +7,15 @@ of one class are joined, so W = Y Yᵀ with Y the one-hot labels, and W is never
 
 from __future__ import annotations
 
-from typing import Protocol
+from numbers import Integral
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
+from ._validation import Flag, Range, Rules
 from .linalg import Array
 from .neighbors import nearest
 
@@ -136,6 +138,8 @@ class KNNGraph(BaseEstimator):
     >>> KNNGraph(n_neighbors=1, mutual=True).build(line).degrees
     array([1., 1., 0.])
     """
+
+    _rules: ClassVar[Rules] = {"n_neighbors": Range(1, kind=Integral), "mutual": Flag()}
 
     def __init__(self, n_neighbors: int = 10, mutual: bool = False) -> None:
         self.n_neighbors = n_neighbors

@@ -158,6 +158,12 @@ def test_itq_rounds_are_one_after_the_other():
     )
 
 
+def test_itq_ends_where_it_stays():
+    V, R = centred((30, 4)), ortho_group.rvs(4, random_state=0)
+    best = itq_rotation(V, R, n_iter=100)
+    np.testing.assert_allclose(itq_rotation(V, best, n_iter=1), best, atol=1e-10)
+
+
 def test_itq_lowers_the_loss_where_there_is_room():
     V = centred((50, 6)) @ ortho_group.rvs(6, random_state=1)
     R = ortho_group.rvs(6, random_state=0)

@@ -7,13 +7,15 @@ current projections that the solver calls: learned anew each time, or always the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from numbers import Integral
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 
+from .._validation import OneOf, Range, Rules
 from ..graphs import Graph, SparseGraph, label_graph
 from ..linalg import Array
 from ..neighbors import nearest
@@ -34,6 +36,11 @@ class AdaptiveBipartite(BaseEstimator):
         One γ_i per row (Eq. 28), or their mean for all (Eq. 29). With the mean a row may spread
         over fewer than η targets; it never spreads over more.
     """
+
+    _rules: ClassVar[Rules] = {
+        "n_neighbors": Range(1, kind=Integral),
+        "gamma": OneOf(("row", "mean")),
+    }
 
     def __init__(self, n_neighbors: int = 10, gamma: Literal["row", "mean"] = "row") -> None:
         self.n_neighbors = n_neighbors

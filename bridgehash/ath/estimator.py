@@ -17,7 +17,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_random_state
 
 from .._progress import progress
-from .._validation import OneOf, Range, check_domain, check_labels, check_parameters, class_ids
+from .._validation import (
+    Flag,
+    OneOf,
+    Range,
+    Rules,
+    check_domain,
+    check_labels,
+    check_parameters,
+    class_ids,
+)
 from ..base import BaseTransferHasher
 from ..codes import MAX_BITS
 from ..feature_maps import AnchorKernel, UnitRows
@@ -57,9 +66,9 @@ class ATH(BaseTransferHasher):
         Weight of the quantisation error T1.
     beta_source, beta_target : float, default=1e-3, 1e-1
         Weight of the structure T3.
-    lam : float, default=0.3
+    lam : float, default=0.2
         Weight of the bridge T2.
-    ridge : float, default=1.0
+    ridge : float, default=1.5
         Added to the diagonal of Φ; features are on a scale of root-mean-square row norm one.
     unit_rows : bool, default=True
         Divide each row of the input by its norm first.
@@ -101,7 +110,7 @@ class ATH(BaseTransferHasher):
     (3, 2)
     """
 
-    _rules: ClassVar[dict[str, Range | OneOf]] = {
+    _rules: ClassVar[Rules] = {
         "n_bits": Range(1, MAX_BITS, Integral),
         "source_graph": OneOf(tuple(GRAPHS), "build"),
         "target_graph": OneOf(tuple(GRAPHS), "build"),
@@ -114,12 +123,14 @@ class ATH(BaseTransferHasher):
         "beta_target": Range(0),
         "lam": Range(0),
         "ridge": Range(0, above=True),
+        "unit_rows": Flag(),
         "center": OneOf(("domain", "joint")),
         "feature_space": OneOf(("auto", "same", "separate")),
         "start_scale": Range(0, above=True),
         "source_encoder": OneOf(("own", "target")),
         "max_iter": Range(1, kind=Integral),
         "tol": Range(0),
+        "verbose": Flag(),
     }
 
     def __init__(
@@ -135,8 +146,8 @@ class ATH(BaseTransferHasher):
         alpha_target: float = 1.0,
         beta_source: float = 1e-3,
         beta_target: float = 1e-1,
-        lam: float = 0.3,
-        ridge: float = 1.0,
+        lam: float = 0.2,
+        ridge: float = 1.5,
         unit_rows: bool = True,
         center: Literal["domain", "joint"] = "domain",
         feature_space: Literal["auto", "same", "separate"] = "auto",
@@ -211,7 +222,7 @@ class ATH(BaseTransferHasher):
         y_source, y_target : array of class ids or names, optional
             -1 marks an unknown class. Ignored where no choice uses them.
         """
-        check_parameters(self, self._rules)
+        check_parameters(self)
         X_s, X_t = check_domain(X_source, "X_source"), check_domain(X_target, "X_target")
         y_s = check_labels(y_source, len(X_s), "y_source")
         y_t = check_labels(y_target, len(X_t), "y_target")
@@ -297,8 +308,11 @@ class ATH(BaseTransferHasher):
         self, name: str, features: Features, y: NDArray[np.intp] | None, alpha: float, beta: float
     ) -> Domain:
         graph = _resolve(getattr(self, f"{name}_graph"), GRAPHS)
-        if getattr(graph, "needs_labels", False) and y is None:
-            raise ValueError(f"{name}_graph='labels' needs y_{name}")
+        if getattr(graph, "needs_labels", False):
+            if y is None:
+                raise ValueError(f"{name}_graph='labels' needs y_{name}")
+            if y.max() == y.min() or len(np.unique(y[y >= 0])) < 2:
+                raise ValueError(f"y_{name} holds a single class; labels tell at least two apart")
         return Domain(features.Z, graph.build(features.Z, y), alpha, beta)
 
     def _keep(self, source: Features, target: Features, solution: Solution) -> None:

@@ -32,12 +32,12 @@ _FROM_PCA = {"start": PCAStart(rotation=None), "ridge": 1e-2, "max_iter": 10, "t
 
 PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
     "unsupervised": {
-        **_constants(1.0, 1.0, 1e-3, 1e-1, 0.3),
+        **_constants(1.0, 1.0, 1e-3, 1e-1, 0.2),
         "source_graph": _MUTUAL,
         "target_graph": _MUTUAL,
     },
     "semi_supervised": {
-        **_constants(1.0, 1.0, 1e-3, 1e-1, 0.3),
+        **_constants(1.0, 1.0, 1e-3, 1e-1, 0.2),
         "source_graph": "labels",
         "target_graph": _MUTUAL,
     },

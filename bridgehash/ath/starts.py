@@ -8,12 +8,13 @@ method is a start.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from .._validation import OneOf, Rules
 from ..graphs import Graph
 from ..linalg import Array, SPDSolver, itq_rotation, pca, random_orthonormal
 from .bipartite import as_graph
@@ -67,6 +68,11 @@ class PCAStart(BaseEstimator):
     With more bits than the data has dimensions, the components are spread over the bits by a
     random matrix with orthonormal rows (and then turned, if asked for).
     """
+
+    _rules: ClassVar[Rules] = {
+        "basis": OneOf(("domain", "shared", "auto")),
+        "rotation": OneOf((None, "itq")),
+    }
 
     def __init__(
         self,

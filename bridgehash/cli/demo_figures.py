@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from bridgehash.linalg import Array
 from bridgehash.metrics import radius_pr_curve
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _RIGHT, _WRONG, _QUERY = "#00795c", "#c44e00", "#3d4450"  # told apart with any kind of sight
-_GREY = "#6b7280"
 _LINES = (  # colour, dashes and marker of each method, in the order of the table
     ("#6b7280", (0, (4, 2)), "s"),
     ("#cc79a7", (0, (1, 1.2)), "D"),
@@ -56,9 +57,7 @@ def pr_curves(study: Study) -> bytes:
 
 def _draw_curves(axes: Axes, study: Study, subtask: str) -> None:
     for result, (colour, dashes, marker) in zip(study.results, _LINES, strict=True):
-        recall, precision = radius_pr_curve(
-            result.scores[subtask].histogram, include_max_radius=True
-        )
+        recall, precision = radius_pr_curve(result.scores[subtask].histogram)
         found = recall > 0  # below, nothing is returned and precision means nothing
         axes.plot(
             recall[found],
@@ -80,38 +79,59 @@ def _draw_curves(axes: Axes, study: Study, subtask: str) -> None:
 
 
 def nearest_items(study: Study, found: tuple[Nearest, ...]) -> bytes:
-    """A query at the left, and to its right the items nearest to it, one row a method."""
-    k = len(found[0].y)
-    figure = _figure(7.0, 1.75 * len(found))
-    left, right = figure.subfigures(1, 2, width_ratios=(1.35, k))
+    """A query and its features at the left, to the right the nearest items, a row a method."""
+    figure = _figure(7.0, 1.7 * len(found), layout=None)
     query = study.domains.query
-    axes = left.subplots()
-    _tile(axes, query.images[0], _QUERY, f"query: a {query.y[0]}")
-    rows = right.subfigures(len(found), 1)
-    for row, nearest in zip(rows, found, strict=True):
-        row.suptitle(
-            f"{nearest.name}: {nearest.summary()}", x=0.01, ha="left", fontsize=11, weight="bold"
-        )
-        for i, axes in enumerate(row.subplots(1, k)):
+    axes = _tile(figure, 0, 0, "target image", _QUERY, f"Query: a {query.y[0]}")
+    _draw_image(axes, query.images[0])
+    axes = _tile(figure, 1, 0, "gradients", _QUERY, "Seen as")
+    _draw_histograms(axes, study.task.X_query[0])
+    for row, nearest in enumerate(found):
+        heading = f"{nearest.name}: {nearest.summary()} among the nearest source images"
+        for i, image in enumerate(nearest.images):
             colour, mark = (_RIGHT, "✓") if nearest.right[i] else (_WRONG, "✗")
-            distance = counted(int(nearest.distances[i]), "bit")
-            _tile(axes, nearest.images[i], colour, f"{mark} {distance}")
+            caption = f"{mark} {counted(int(nearest.distances[i]), 'bit')}"
+            axes = _tile(figure, row, i + 1, caption, colour, heading if i == 0 else "")
+            _draw_image(axes, image)
     return _png(figure)
 
 
-def _tile(axes: Axes, image: Array, colour: str, caption: str) -> None:
-    axes.imshow(1.0 - image, cmap="gray", vmin=0.0, vmax=1.0)
+def _tile(figure: Figure, row: int, column: int, caption: str, colour: str, heading: str) -> Axes:
+    """A framed square of one inch in a grid of such squares; the first column stands apart."""
+    width, height = figure.get_size_inches()
+    left = 0.05 + 1.13 * column + (0.2 if column else 0.0)
+    bottom = height - 1.7 * row - 1.35
+    axes = figure.add_axes((left / width, bottom / height, 1.0 / width, 1.0 / height))
     axes.set(xticks=[], yticks=[])
-    axes.set_xlabel(caption, color=colour, fontsize=11, fontweight="bold", labelpad=4)
+    axes.set_title(heading, fontsize=10.5, fontweight="bold", loc="left", pad=6)
+    axes.set_xlabel(caption, color=colour, fontsize=10.5, fontweight="bold", labelpad=4)
     for spine in axes.spines.values():
         spine.set(color=colour, linewidth=2.5)
+    return axes
 
 
-def _figure(width: float, height: float) -> Figure:
+def _draw_image(axes: Axes, image: Array) -> None:
+    axes.imshow(1.0 - image, cmap="gray", vmin=0.0, vmax=1.0, aspect="auto")
+
+
+def _draw_histograms(axes: Axes, x: Array, n_cells: int = 4) -> None:
+    """In each cell a stroke along the edges of each direction, the darker the more there are."""
+    cells = x.reshape(n_cells, n_cells, -1)
+    angles = np.pi * (np.arange(cells.shape[2]) / cells.shape[2] + 0.5)  # an edge crosses its slope
+    across, down = 0.45 * np.cos(angles), 0.45 * np.sin(angles)
+    for (i, j, b), amount in np.ndenumerate(cells / cells.max()):
+        ends = (j - across[b], j + across[b]), (i - down[b], i + down[b])
+        axes.plot(*ends, color="black", alpha=float(amount), linewidth=2.0)
+    axes.set(xlim=(-0.5, n_cells - 0.5), ylim=(n_cells - 0.5, -0.5))
+
+
+def _figure(
+    width: float, height: float, layout: Literal["constrained"] | None = "constrained"
+) -> Figure:
     """A figure of its own, without the global state of pyplot; sizes in inches."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    return Figure(figsize=(width, height), layout=layout, facecolor="white")
 
 
 def _png(figure: Figure) -> bytes:

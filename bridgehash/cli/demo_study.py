@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from bridgehash import ATH, ITQ, Shared
 from bridgehash.base import BaseTransferHasher
@@ -150,7 +150,7 @@ def reading(study: Study) -> str:
 
 
 def _who_is_lost(study: Study) -> str:
-    """Who stays near chance across feature spaces, and whether the labels explain it."""
+    """Who stays near chance across feature spaces, and whether it is all those with few labels."""
     chance = study.chance("HeCDR")
     lost = [result for result in study.results if result.area("HeCDR") < _NEAR_CHANCE * chance]
     if not lost:
@@ -158,7 +158,7 @@ def _who_is_lost(study: Study) -> str:
     names = listed([f"{result.method.name} ({result.area('HeCDR'):.1f})" for result in lost])
     verb = "stays" if len(lost) == 1 else "stay"
     without = [result for result in study.results if result.method.labels != "both"]
-    why = ", being without labels of both domains" if lost == without else ""
+    why = ", the methods without labels of both domains" if lost == without else ""
     return f"{names} {verb} near chance ({chance:.1f}){why}"
 
 
@@ -166,10 +166,7 @@ def _who_leads_unlabelled(study: Study) -> str:
     unlabelled = [result for result in study.results if result.method.labels == "none"]
     ranked = sorted(unlabelled, key=lambda result: -result.area("HoCDR"))
     first, *others = [f"{result.method.name} ({result.area('HoCDR'):.1f})" for result in ranked]
-    return (
-        f"In one feature space (HoCDR) {first} leads {listed(others)}, "
-        "neither of which saw any label"
-    )
+    return f"Without any label, in one feature space (HoCDR), {first} leads {listed(others)}"
 
 
 def listed(names: list[str]) -> str:

@@ -16,7 +16,8 @@ from .demo_study import N_BITS, SUBTASKS, Nearest, Result, Study
 KEY = (
     "Ho: pixels on both sides. He: source as pixels, target as gradient histograms.",
     "SDR: target queries search the target. CDR: target queries search the source.",
-    "In per cent: radius_pr_area (mean_average_precision).",
+    "In per cent: radius_pr_area (mean_average_precision). One split of the images;",
+    "another one moves the figures by several points.",
 )
 _BLOCKS = {False: " ▀▄█", True: " '.:"}  # by what the terminal can show: none, upper, lower, both
 _MARKS = {False: ("✗", "✓"), True: ("no", "ok")}
@@ -28,24 +29,22 @@ def show_data(console: Console, study: Study) -> None:
     console.print(
         f"Handwritten digits in two domains. Source: {len(domains.source.y)} images, "
         f"{task.X_source.shape[1]} pixels. Target: {len(domains.target.y)} other images, blurred "
-        f"and moved by one pixel, as pixels or as {task.X_target.shape[1]} gradient histograms. "
-        f"{len(domains.query.y)} more of the target ask. Codes of {N_BITS} bits.\n"
+        f"and moved by one pixel, as pixels or as gradient histograms ({task.X_target.shape[1]} "
+        f"numbers). {len(domains.query.y)} more of the target ask. Codes of {N_BITS} bits.\n"
     )
 
 
 def show_scores(console: Console, study: Study, meaning: str) -> None:
     """The table, what its columns are, and what it says."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column("method", no_wrap=True)
-    table.add_column("labels", no_wrap=True)
-    for subtask in SUBTASKS:
-        table.add_column(subtask, justify="right", no_wrap=True)
+    for name in ("method", "labels", *SUBTASKS):
+        table.add_column(name, no_wrap=True)
     for result in study.results:
         cells = [_cell(study, result, subtask) for subtask in SUBTASKS]
         table.add_row(result.method.name, result.method.labels, *cells)
-    chances = [f"{study.chance(subtask):.1f}       " for subtask in SUBTASKS]
+    chances = [f"{study.chance(subtask):4.1f}" for subtask in SUBTASKS]
     table.add_row("chance", "", *chances, style="dim")
-    console.print(table)
+    console.print(table, "")
     for line in KEY:
         console.print(line, style="dim")
     console.print(f"\n{meaning}\n", style="bold")
@@ -53,8 +52,8 @@ def show_scores(console: Console, study: Study, meaning: str) -> None:
 
 def _cell(study: Study, result: Result, subtask: str) -> Text:
     style = "bold green" if study.best(subtask) is result else ""
-    area, precision = f"{result.area(subtask):.1f}", f"({result.precision(subtask):.1f})"
-    return Text.assemble((area, style), " ", (f"{precision:>6}", "dim"))
+    area, precision = f"{result.area(subtask):4.1f}", f" ({result.precision(subtask):.1f})"
+    return Text.assemble((area, style), (precision, "dim"))
 
 
 def show_nearest(console: Console, study: Study, found: tuple[Nearest, ...]) -> None:

@@ -243,7 +243,7 @@ def info(model: opt.Model, as_json: opt.Json = False) -> None:
 
 @app.command()
 def demo(out: opt.DemoOut = Path("demo")) -> None:
-    """Try everything on two made-up domains.
+    """Try everything on handwritten digits seen in two feature spaces.
 
     \b
     Example:

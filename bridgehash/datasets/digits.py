@@ -48,7 +48,7 @@ class DigitDomains:
         return self._task(self.target.pixels, self.query.pixels)
 
     def heterogeneous(self) -> TransferTask:
-        """Two feature spaces: 64 pixels in the source, 96 gradient histograms in the target."""
+        """Two feature spaces: 64 pixels in the source, histograms of 96 numbers in the target."""
         return self._task(
             gradient_histograms(self.target.images), gradient_histograms(self.query.images)
         )

@@ -64,8 +64,7 @@ class Twin:
                 LAM, self.W_st, self.gamma, self.A[s], self.X[s], self.A[t], self.X[t]
             ),
             sum(
-                reference.structure(WEIGHTS[k][1], self.W[k], self.A[k], self.X[k])
-                for k in self.X
+                reference.structure(WEIGHTS[k][1], self.W[k], self.A[k], self.X[k]) for k in self.X
             ),
             RIDGE * sum((A**2).sum() for A in self.A.values()),
         )

@@ -141,17 +141,13 @@ def test_samples_without_a_label_begin_where_pca_puts_them():
     assert np.abs(start.H_s[5:] - plain.H_s[5:]).max() > 0.1
 
 
-def test_no_known_label_at_all_is_pca():
-    here = scene()
-    here.y_s[:] = here.y_t[:] = -1
-    start, plain = LabelStart().begin(here), PCAStart("auto", None).begin(scene())
-    np.testing.assert_allclose(start.H_s, plain.H_s, atol=1e-9)
-    np.testing.assert_allclose(start.H_t, plain.H_t, atol=1e-9)
-
-
 def test_label_start_without_labels_is_refused_by_name():
     with pytest.raises(ValueError, match="y_source or y_target"):
         LabelStart().begin(scene(labels=False))
+    here = scene()
+    here.y_s[:] = here.y_t[:] = -1
+    with pytest.raises(ValueError, match="y_source or y_target"):
+        LabelStart().begin(here)
 
 
 # --- a given graph

@@ -84,7 +84,6 @@ def test_labels_of_wrong_length(folder: Path, refused: Refused, side: str) -> No
     assert "holds 7 labels" in refused(EVALUATE.format(**labels))
 
 
-@pytest.mark.xfail(strict=True, reason="ATH.fit takes labels of a single class; drop once not")
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_labels_of_a_single_class(folder: Path, refused: Refused, side: str) -> None:
     np.save("same.npy", np.repeat("ant", 60 if side == "source" else 50))

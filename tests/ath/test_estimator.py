@@ -1,0 +1,454 @@
+"""ATH as an estimator: its named settings, its record of the fit, its choices and refusals."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from bridgehash import (
+    ATH,
+    AdaptiveBipartite,
+    AnchorKernel,
+    GivenBipartite,
+    GivenStart,
+    KNNGraph,
+    LabelBipartite,
+    LabelGraph,
+    PCAStart,
+    PrincipalMap,
+    UnitRows,
+)
+from bridgehash.ath.steps import Domain, code_step, objective
+from bridgehash.codes import hamming
+from tests import reference
+from tests.cases import two_domains
+
+REALISATIONS = ("unsupervised", "semi_supervised", "supervised", "kernel")
+PAPER = {  # α_s, α_t, β_s, β_t, λ; the graphs of source and target, the bipartite graph, φ
+    "unsupervised": (1e-2, 1e-1, 1e-3, 1e-1, 1.0, "knn", "knn", "adaptive", None),
+    "semi_supervised": (1e-1, 1e-1, 1e3, 1e-2, 1.0, "labels", "knn", "adaptive", None),
+    "supervised": (1e-3, 1e-1, 1e-2, 1e-2, 1e-2, "labels", "labels", "labels", None),
+    "kernel": (1e-2, 1.0, 1e-3, 1e-3, 1e-2, "labels", "labels", "labels", "anchors"),
+}
+ORDER = (
+    *("alpha_source", "alpha_target", "beta_source", "beta_target", "lam"),
+    *("source_graph", "target_graph", "bipartite", "feature_map"),
+)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return two_domains()
+
+
+def make(realisation, **parameters):
+    fixed = {"n_bits": 10, "max_iter": 5, "tol": 0.0, "random_state": 0}
+    return getattr(ATH, realisation)(**(fixed | parameters))
+
+
+def fit(hasher, data):
+    return hasher.fit(data.X_source, data.X_target, y_source=data.y_source, y_target=data.y_target)
+
+
+# --- named settings
+
+
+@pytest.mark.parametrize("realisation", REALISATIONS)
+def test_published_settings_are_those_of_the_paper(realisation):
+    parameters = ATH.published(realisation, 32).get_params(deep=False)
+    assert tuple(parameters[name] for name in ORDER) == PAPER[realisation]
+    assert parameters["n_bits"] == 32
+
+
+@pytest.mark.parametrize("realisation", REALISATIONS)
+def test_named_settings_use_the_graphs_of_the_paper(realisation):
+    kinds = {"knn": KNNGraph, "labels": LabelGraph}
+    parameters = getattr(ATH, realisation)().get_params(deep=False)
+    for name in ("source_graph", "target_graph"):
+        kind = kinds[PAPER[realisation][ORDER.index(name)]]
+        graph = parameters[name]
+        assert isinstance(kinds[graph]() if isinstance(graph, str) else graph, kind)
+    assert parameters["bipartite"] == PAPER[realisation][7]
+    assert parameters["feature_map"] == PAPER[realisation][8]
+
+
+@pytest.mark.parametrize("realisation", REALISATIONS)
+def test_any_parameter_of_a_named_setting_can_be_replaced(realisation):
+    for hasher in (
+        getattr(ATH, realisation)(24, lam=7.0, source_graph="knn"),
+        ATH.published(realisation, 24, lam=7.0, source_graph="knn"),
+    ):
+        assert (hasher.n_bits, hasher.lam, hasher.source_graph) == (24, 7.0, "knn")
+
+
+def test_an_unknown_realisation_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"'superior'.*unsupervised.*kernel"):
+        ATH.published("superior")
+
+
+@pytest.mark.parametrize("realisation", REALISATIONS)
+def test_estimators_share_no_part(realisation):
+    first, second = getattr(ATH, realisation)(), getattr(ATH, realisation)()
+    before = repr(second.get_params())
+    for name, value in first.get_params().items():
+        if name.endswith("__n_neighbors"):
+            first.set_params(**{name: value + 1})
+    assert repr(second.get_params()) == before
+    assert repr(getattr(ATH, realisation)().get_params()) == before
+
+
+def test_the_graphs_of_an_estimator_are_set_one_by_one():
+    hasher = ATH.unsupervised()
+    n_neighbors = hasher.source_graph.n_neighbors
+    hasher.set_params(target_graph__n_neighbors=n_neighbors + 1)
+    assert hasher.target_graph.n_neighbors == n_neighbors + 1
+    assert hasher.source_graph.n_neighbors == n_neighbors
+
+
+@pytest.mark.parametrize(
+    ("names", "objects"),
+    [
+        ({"source_graph": "knn"}, {"source_graph": KNNGraph()}),
+        ({"target_graph": "labels"}, {"target_graph": LabelGraph()}),
+        ({"bipartite": "adaptive"}, {"bipartite": AdaptiveBipartite()}),
+        ({"bipartite": "labels"}, {"bipartite": LabelBipartite()}),
+        ({"start": "pca"}, {"start": PCAStart("domain", None)}),
+        ({"feature_map": "anchors"}, {"feature_map": AnchorKernel()}),
+    ],
+)
+def test_a_name_stands_for_an_object(data, names, objects):
+    fixed = {"n_bits": 10, "max_iter": 3, "tol": 0.0, "random_state": 0}
+    by_name, by_object = (fit(ATH(**fixed, **choice), data) for choice in (names, objects))
+    for X, domain in ((data.X_source, "source"), (data.X_query, "target")):
+        np.testing.assert_array_equal(
+            by_name.decision_function(X, domain), by_object.decision_function(X, domain)
+        )
+
+
+# --- the record of the fit
+
+
+@pytest.mark.parametrize("realisation", REALISATIONS)
+def test_terms_of_the_objective_add_up(data, realisation):
+    record = fit(make(realisation), data).objective_
+    assert record.dtype.names == ("total", "quantisation", "bridge", "structure", "ridge")
+    terms = sum(record[name] for name in record.dtype.names[1:])
+    np.testing.assert_allclose(record["total"], terms, rtol=1e-12)
+    assert all((record[name] > 0).all() for name in record.dtype.names)
+
+
+@pytest.mark.parametrize("shape", [{}, {"n_s": 9, "n_t": 8, "d_s": 30, "d_t": 20}])
+@pytest.mark.parametrize("realisation", REALISATIONS)
+def test_the_record_is_the_objective_of_the_encoders(realisation, shape):
+    """Maps, centring, scale and row space left aside: what encoders say is what was optimised."""
+    data = two_domains(**shape)
+    model = fit(make(realisation), data)
+    H = [model.decision_function(data.X_source, "source")]
+    H.append(model.decision_function(data.X_target, "target"))
+    domains = [
+        Domain(None, domain_graph(model, name, data), *weights)
+        for name, weights in (
+            ("source", (model.alpha_source, model.beta_source)),
+            ("target", (model.alpha_target, model.beta_target)),
+        )
+    ]
+    B = [code_step(projections) for projections in H]
+    terms = objective(*domains, H, B, model.bipartite_graph_, lam=model.lam)
+    last = model.objective_[-1]
+    np.testing.assert_allclose(
+        terms, [last["quantisation"], last["bridge"], last["structure"]], rtol=1e-6
+    )
+    norms = [np.linalg.norm(model.encoder(name).projection) for name in ("source", "target")]
+    np.testing.assert_allclose(last["ridge"], model.ridge * np.square(norms).sum(), rtol=1e-6)
+
+
+def domain_graph(model, name, data):
+    """The graph of a domain, built anew from mapped rows."""
+    graph = getattr(model, f"{name}_graph")
+    if graph == "labels":
+        y = getattr(data, f"y_{name}")
+        return LabelGraph().build(y[:, None], y)
+    Z = getattr(data, f"X_{name}")
+    for feature_map in model.encoder(name).maps:
+        Z = feature_map.transform(Z)
+    return graph.build(Z - Z.mean(axis=0))
+
+
+def test_the_learned_graph_is_that_of_the_final_projections(data):
+    model = fit(make("unsupervised", bipartite=AdaptiveBipartite(4)), data)
+    H_s = model.decision_function(data.X_source, "source")
+    H_t = model.decision_function(data.X_target, "target")
+    expected = AdaptiveBipartite(4).rule()(H_s, H_t) @ np.eye(24)
+    W = model.bipartite_graph_ @ np.eye(24)
+    np.testing.assert_allclose(W, expected, atol=1e-8)
+    np.testing.assert_allclose(W.sum(axis=1), 1.0)
+    np.testing.assert_array_equal((W > 0).sum(axis=1), 4)
+
+
+def test_the_supervised_graph_is_that_of_the_labels(data):
+    model = fit(make("supervised"), data)
+    expected = reference.label_graph(data.y_source, data.y_target)
+    np.testing.assert_array_equal(model.bipartite_graph_ @ np.eye(24), expected)
+
+
+def test_running_out_of_rounds_is_a_warning(data):
+    hasher = make("unsupervised", max_iter=1, tol=1e-9)
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 rounds") as caught:
+        hasher.fit(data.X_source, data.X_target)
+    assert caught[0].filename == __file__  # points at the caller
+    assert not hasher.converged_
+    assert hasher.n_iter_ == len(hasher.objective_) == 1
+
+
+def test_without_a_tolerance_there_is_no_warning(data):
+    hasher = make("unsupervised", max_iter=2, tol=0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        hasher.fit(data.X_source, data.X_target)
+    assert (hasher.n_iter_, hasher.converged_) == (2, False)
+
+
+@pytest.mark.parametrize("realisation", REALISATIONS)
+def test_defaults_converge_and_stop(data, realisation):
+    model = fit(getattr(ATH, realisation)(n_bits=10, random_state=0), data)
+    assert model.converged_
+    assert 2 <= model.n_iter_ == len(model.objective_) < model.max_iter
+    totals = model.objective_["total"]
+    changes = np.abs(np.diff(totals)) / totals[:-1]
+    assert changes[-1] <= model.tol
+    assert (changes[:-1] > model.tol).all()
+
+
+@pytest.mark.parametrize("verbose", [True, False])
+def test_progress_is_shown_on_request_only(data, capfd, verbose):
+    make("unsupervised", verbose=verbose).fit(data.X_source, data.X_target)
+    out, err = capfd.readouterr()
+    assert out == ""
+    if verbose:
+        assert "ATH" in err
+        assert "5/5" in err
+        assert "objective" in err
+    else:
+        assert err == ""
+
+
+# --- what the encoders are
+
+
+@pytest.mark.parametrize("realisation", REALISATIONS)
+def test_each_domain_is_centred_by_itself(data, realisation):
+    model = fit(make(realisation), data)
+    for X, domain in ((data.X_source, "source"), (data.X_target, "target")):
+        H = model.decision_function(X, domain)
+        np.testing.assert_allclose(H.mean(axis=0), 0.0, atol=1e-9)
+
+
+def test_joint_centring_has_one_mean():
+    data = two_domains(d_t=7)
+    model = fit(make("unsupervised", center="joint", unit_rows=False), data)
+    mean = np.vstack([data.X_source, data.X_target]).mean(axis=0)
+    for domain in ("source", "target"):
+        np.testing.assert_allclose(model.encoder(domain).mean, mean)
+
+
+def test_features_are_brought_to_unit_scale(data):
+    model = fit(make("unsupervised", unit_rows=False), data)
+    for X, domain in ((data.X_source, "source"), (data.X_target, "target")):
+        encoder = model.encoder(domain)
+        np.testing.assert_allclose(
+            encoder.scale, np.sqrt(((X - X.mean(axis=0)) ** 2).sum(axis=1).mean())
+        )
+        expected = (X - X.mean(axis=0)) / encoder.scale @ encoder.projection
+        np.testing.assert_allclose(model.decision_function(X, domain), expected)
+
+
+@pytest.mark.parametrize("realisation", REALISATIONS)
+@pytest.mark.parametrize("unit_rows", [True, False])
+def test_each_domain_may_have_its_own_scale(data, realisation, unit_rows):
+    scaled = data.changed(X_source=1e3 * data.X_source, X_target=1e-3 * data.X_target)
+    plain, other = (fit(make(realisation, unit_rows=unit_rows), rows) for rows in (data, scaled))
+    for X, scale, domain in ((data.X_source, 1e3, "source"), (data.X_target, 1e-3, "target")):
+        np.testing.assert_allclose(
+            other.decision_function(scale * X, domain),
+            plain.decision_function(X, domain),
+            atol=1e-6,
+        )
+
+
+def test_unit_rows_see_directions_only(data):
+    model = fit(make("unsupervised"), data)
+    longer = data.X_query * np.linspace(1, 9, len(data.X_query))[:, None]
+    np.testing.assert_allclose(
+        model.decision_function(longer, "target"),
+        model.decision_function(data.X_query, "target"),
+        atol=1e-9,
+    )
+
+
+def test_maps_stand_before_the_projection_of_each_domain(data):
+    model = fit(make("kernel", feature_map=AnchorKernel(n_anchors=6)), data)
+    anchors = {}
+    for X, domain in ((data.X_source, "source"), (data.X_target, "target")):
+        unit, kernel = model.encoder(domain).maps
+        assert isinstance(unit, UnitRows)
+        assert isinstance(kernel, AnchorKernel)
+        rows = {tuple(row) for row in unit.transform(X)}
+        anchors[domain] = {tuple(row) for row in kernel.anchors_}
+        assert anchors[domain] <= rows
+        assert model.encoder(domain).projection.shape == (6, 10)
+    assert model.feature_map.random_state is None
+    assert not hasattr(model.feature_map, "anchors_")
+
+
+def test_another_seed_is_another_result(data):
+    first, second = (fit(make("unsupervised", random_state=seed), data) for seed in (0, 1))
+    H, other = (m.decision_function(data.X_query, "target") for m in (first, second))
+    assert np.abs(H - other).max() > 1e-3
+
+
+def test_the_source_may_use_the_encoder_of_the_target():
+    data = two_domains(d_t=7)
+    model = fit(make("unsupervised", source_encoder="target"), data)
+    np.testing.assert_array_equal(
+        model.encode(data.X_query, "source"), model.encode(data.X_query, "target")
+    )
+    own = fit(make("unsupervised"), data)
+    assert not np.array_equal(
+        own.encode(data.X_query, "source"), own.encode(data.X_query, "target")
+    )
+
+
+def test_one_width_may_still_be_two_spaces():
+    data = two_domains(d_t=7)
+    permuted = data.changed(X_target=data.X_target[:, ::-1], X_query=data.X_query[:, ::-1])
+    for space, blind in (("separate", True), ("same", False)):
+        model, other = (fit(make("unsupervised", feature_space=space), d) for d in (data, permuted))
+        H = model.decision_function(data.X_query, "target")
+        H_other = other.decision_function(permuted.X_query, "target")
+        assert (np.abs(H - H_other).max() < 1e-6) == blind
+
+
+# --- does it learn?
+
+
+def distance_gap(model, data):
+    """Mean Hamming distance between classes less that inside a class, source against target."""
+    D = hamming(
+        model.encode(data.X_source, "source"), model.encode(data.X_target, "target")
+    ).astype(float)
+    same = data.y_source[:, None] == data.y_target
+    return (D[~same].mean() - D[same].mean()) / model.n_bits
+
+
+@pytest.mark.parametrize("realisation", ["supervised", "kernel"])
+@pytest.mark.parametrize("d_t", [5, 7])
+def test_labels_bring_the_classes_of_two_spaces_together(realisation, d_t):
+    data = two_domains(d_t=d_t, n_s=60, n_t=45)
+    for model in (
+        fit(getattr(ATH, realisation)(n_bits=16, random_state=0), data),
+        fit(ATH.published(realisation, n_bits=16, random_state=0), data),
+    ):
+        assert distance_gap(model, data) > 0.3
+
+
+@pytest.mark.parametrize("realisation", ["unsupervised", "semi_supervised"])
+def test_one_space_is_bridged_without_labels_of_the_target(realisation):
+    data = two_domains(d_t=7, n_s=60, n_t=45)
+    model = fit(getattr(ATH, realisation)(n_bits=16, random_state=0), data)
+    assert distance_gap(model, data) > 0.3
+
+
+def test_a_given_graph_bridges_two_spaces_without_labels():
+    data = two_domains(n_s=60, n_t=45)
+    W = reference.label_graph(data.y_source, data.y_target)
+    for choice in ({"start": GivenStart(W)}, {"bipartite": GivenBipartite(W)}):
+        model = ATH(16, random_state=0, max_iter=200, **choice).fit(data.X_source, data.X_target)
+        assert distance_gap(model, data) > 0.3
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n_bits", 0),
+        ("source_graph", "nearest"),
+        ("target_graph", 3),
+        ("bipartite", "knn"),
+        ("bipartite", None),
+        ("feature_map", "rbf"),
+        ("start", "random"),
+        ("start", None),
+        ("alpha_source", -1.0),
+        ("alpha_target", "much"),
+        ("beta_source", -1e-9),
+        ("beta_target", None),
+        ("lam", -0.5),
+        ("lam", np.nan),
+        ("lam", np.inf),
+        ("ridge", 0.0),
+        ("unit_rows", "no"),
+        ("center", "median"),
+        ("feature_space", "one"),
+        ("start_scale", 0.0),
+        ("source_encoder", "both"),
+        ("max_iter", 0),
+        ("max_iter", 2.5),
+        ("tol", -1e-3),
+        ("verbose", 2),
+    ],
+)
+def test_parameters_out_of_range_are_refused_by_name(data, name, value):
+    hasher = clone(make("unsupervised")).set_params(**{name: value})
+    with pytest.raises(ValueError, match=f"^{name}="):
+        hasher.fit(data.X_source, data.X_target)
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "blamed"),
+    [
+        ("source_graph", KNNGraph(n_neighbors=0), "n_neighbors"),
+        ("source_graph", KNNGraph(n_neighbors=2.5), "n_neighbors"),
+        ("bipartite", AdaptiveBipartite(n_neighbors=0), "n_neighbors"),
+        ("bipartite", AdaptiveBipartite(gamma="median"), "gamma"),
+        ("start", PCAStart(basis="both"), "basis"),
+        ("start", PCAStart(rotation="random"), "rotation"),
+    ],
+    ids=str,
+)
+def test_parameters_of_parts_are_refused_by_name(data, name, part, blamed):
+    with pytest.raises(ValueError, match=f"{blamed}="):
+        make("unsupervised", **{name: part}).fit(data.X_source, data.X_target)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"center": "joint"}, "center='joint' needs one feature space"),
+        ({"source_encoder": "target"}, "source_encoder='target' needs one feature space"),
+        ({"feature_space": "same"}, "7 and 5 features"),
+        ({"start": "shared_pca"}, "7 and 5 features"),
+        ({"start": "labels"}, "y_source or y_target"),
+    ],
+)
+def test_choices_that_need_more_say_so(data, parameters, words):
+    with pytest.raises(ValueError, match=words):
+        make("unsupervised", **parameters).fit(data.X_source, data.X_target)
+
+
+def test_a_feature_map_makes_two_spaces_of_one():
+    data = two_domains(d_t=7)
+    for choice in ({"center": "joint"}, {"source_encoder": "target"}, {"feature_space": "same"}):
+        with pytest.raises(ValueError, match="feature"):
+            make("kernel", **choice).fit(
+                data.X_source, data.X_target, y_source=data.y_source, y_target=data.y_target
+            )
+
+
+def test_any_transformer_may_be_the_feature_map(data):
+    model = fit(make("unsupervised", feature_map=PrincipalMap(3)), data)
+    assert model.encoder("source").projection.shape == (3, 10)
+    assert model.encode(data.X_query, "target").shape == (9, 2)
