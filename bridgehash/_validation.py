@@ -20,7 +20,10 @@ UNKNOWN = -1  # the label of a sample whose class is not known, as in scikit-lea
 
 def check_domain(X: ArrayLike, name: str) -> Array:
     """A finite (n, d) float array with at least two rows; float32 stays float32."""
-    checked: Array = check_array(X, dtype=FLOATS, ensure_min_samples=0, input_name=name)
+    try:
+        checked: Array = check_array(X, dtype=FLOATS, ensure_min_samples=0, input_name=name)
+    except ValueError as error:
+        raise ValueError(str(error) if name in str(error) else f"{name}: {error}") from error
     if len(checked) < 2:
         raise ValueError(f"{name} has {len(checked)} rows; at least two are needed to learn from")
     return checked
@@ -40,8 +43,7 @@ def check_labels(y: ArrayLike | None, n: int, name: str) -> NDArray[Any] | None:
             raise ValueError(f"{name} contains NaN or infinity; use -1 for an unknown label")
         if (y != np.round(y)).any():
             raise ValueError(f"{name} holds fractions; labels are class ids or names")
-        y = y.astype(np.int64)
-    return y
+    return y.astype(np.int64) if y.dtype.kind in "bfu" else y
 
 
 def class_ids(
@@ -52,6 +54,10 @@ def class_ids(
     >>> class_ids(np.array(["cat", "dog"]), np.array(["dog", "emu"]))
     (array([0, 1]), array([1, 2]))
     """
+    y_source, y_target = (
+        y.astype(np.int64) if y is not None and y.dtype.kind == "u" else y
+        for y in (y_source, y_target)
+    )
     given = [y for y in (y_source, y_target) if y is not None]
     if not given:
         return None, None
@@ -86,7 +92,7 @@ class Range:
             return False
         number = float(value)  # type: ignore[arg-type]
         return (self.low < number or (number == self.low and not self.above)) and (
-            number <= self.high
+            number <= self.high and np.isfinite(number)
         )
 
     def __str__(self) -> str:

@@ -155,6 +155,11 @@ class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     def _n_features_out(self) -> int:
         return self.n_bits
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # codes are int8 whatever comes in
+        return tags
+
 
 class BaseTransferHasher(SaveMixin, BaseEstimator):
     """A method for two domains: `fit(X_source, X_target)`, then codes of rows of either.
@@ -222,6 +227,9 @@ class Shared(BaseTransferHasher):
         X_s, X_t = check_domain(X_source, "X_source"), check_domain(X_target, "X_target")
         y_s = check_labels(y_source, len(X_s), "y_source")
         y_t = check_labels(y_target, len(X_t), "y_target")
+        for X, name in ((X_s, "X_source"), (X_t, "X_target")):
+            if not (X - X[0]).any():
+                raise ValueError(f"all rows of {name} are equal; there is nothing to tell apart")
         width = min(X_s.shape[1], X_t.shape[1])
         maps = [self._reduction(X, width) for X in (X_s, X_t)]
         Z_s, Z_t = (X if m is None else m.transform(X) for X, m in ((X_s, maps[0]), (X_t, maps[1])))

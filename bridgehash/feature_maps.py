@@ -19,8 +19,12 @@ class _FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn what the map needs from the rows of X."""
         check_parameters(self)
-        self._n_features_out = self._learn(validate_data(self, X, dtype=FLOATS))
+        self.n_features_out_ = self._learn(validate_data(self, X, dtype=FLOATS))
         return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_features_out_
 
     def transform(self, X: ArrayLike) -> Array:
         """φ(x) of each row."""
@@ -47,10 +51,12 @@ class UnitRows(_FeatureMap):
         return X.shape[1]
 
     def _map(self, X: Array) -> Array:
-        largest = np.abs(X).max(axis=1, keepdims=True)  # squares of tiny or huge rows stay finite
-        X = np.divide(X, largest, out=np.zeros_like(X), where=largest > 0)
-        norms = np.sqrt((X * X).sum(axis=1, keepdims=True))
-        return np.divide(X, norms, out=X, where=norms > 0)
+        largest = np.maximum(X.max(axis=1), -X.min(axis=1))
+        scale = np.where(largest > 0, largest, 1.0)  # squares of tiny or huge rows stay finite
+        X = X * (1.0 / scale)[:, None]
+        norms = np.sqrt(np.einsum("ij,ij->i", X, X))
+        X *= (1.0 / np.where(norms > 0, norms, 1.0))[:, None]
+        return X
 
 
 class PrincipalMap(_FeatureMap):

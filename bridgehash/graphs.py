@@ -7,6 +7,7 @@ of one class are joined, so W = Y Yᵀ with Y the one-hot labels, and W is never
 
 from __future__ import annotations
 
+from functools import cached_property
 from numbers import Integral
 from typing import ClassVar, Protocol
 
@@ -60,12 +61,12 @@ class SparseGraph:
     def shape(self) -> tuple[int, int]:
         return self.matrix.shape
 
-    @property
+    @cached_property
     def T(self) -> SparseGraph:
         return SparseGraph(self.matrix.T.tocsr())
 
     def __matmul__(self, H: Array) -> Array:
-        return self.matrix @ H
+        return (self.matrix @ H).astype(H.dtype, copy=False)
 
 
 class FactoredGraph:
@@ -82,12 +83,12 @@ class FactoredGraph:
     def shape(self) -> tuple[int, int]:
         return self.left.shape[0], self.right.shape[0]
 
-    @property
+    @cached_property
     def T(self) -> FactoredGraph:
         return FactoredGraph(self.right, self.left)
 
     def __matmul__(self, H: Array) -> Array:
-        return self.left @ (self._right_T @ H)
+        return (self.left @ (self._right_T @ H)).astype(H.dtype, copy=False)
 
 
 def laplacian(graph: Graph, H: Array) -> Array:
@@ -98,7 +99,9 @@ def laplacian(graph: Graph, H: Array) -> Array:
     array([[-2.],
            [ 2.]])
     """
-    return graph.degrees[:, None].astype(H.dtype) * H - (graph @ H)
+    LH = graph.degrees[:, None].astype(H.dtype) * H
+    LH -= graph @ H
+    return LH
 
 
 def one_hot(y: NDArray[np.intp], n_classes: int) -> csr_array:

@@ -14,6 +14,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from .linalg import Array
 
+_GRAM_PAYS = 6_000  # rows among themselves; their distances are 288 MB then
 _FAISS_PAYS = 20_000  # rows searched; below, both take about as long and scikit-learn is exact
 
 
@@ -25,9 +26,23 @@ def nearest(queries: Array, rows: Array, k: int) -> tuple[Array, NDArray[np.intp
     """
     if len(rows) >= _FAISS_PAYS and find_spec("faiss") is not None:
         return _nearest_faiss(queries, rows, k)
+    if queries is rows and len(rows) <= _GRAM_PAYS:
+        return _nearest_by_gram(rows, k)
     index = NearestNeighbors(n_neighbors=k, algorithm="brute", metric="sqeuclidean").fit(rows)
     F, columns = index.kneighbors(queries)
     return np.maximum(F, 0.0), columns
+
+
+def _nearest_by_gram(rows: Array, k: int) -> tuple[Array, NDArray[np.intp]]:
+    """Few rows among themselves: half of all inner products are enough, the others mirror them."""
+    F = rows @ rows.T
+    squares = F.diagonal().copy()
+    F *= -2.0
+    F += squares
+    columns = np.argpartition(F, k - 1, axis=1)[:, :k]
+    near = np.maximum(np.take_along_axis(F, columns, axis=1) + squares[:, None], 0.0)
+    order = np.argsort(near, axis=1, kind="stable")
+    return np.take_along_axis(near, order, axis=1), np.take_along_axis(columns, order, axis=1)
 
 
 def _nearest_faiss(queries: Array, rows: Array, k: int) -> tuple[Array, NDArray[np.intp]]:

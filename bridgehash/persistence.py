@@ -35,7 +35,10 @@ def load(path: StrPath) -> Any:
     """The model in a file that `save` wrote; its class says which kind it is."""
     file = load_model(path)
     try:
-        return _revive(file.header, file.arrays)
+        model = _revive(file.header, file.arrays)
+        if not isinstance(model, BaseEstimator):
+            raise TypeError("its header names no class")
+        return model
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ModelFileError(
             f"{path}: holds a {file.kind} of bridgehash {file.package_version} that this version "
@@ -46,6 +49,7 @@ def load(path: StrPath) -> Any:
 def _describe(value: Any, name: str, arrays: Arrays) -> Any:
     """JSON for a value; arrays go to `arrays` under a path of names and leave a reference."""
     if isinstance(value, BaseEstimator):
+        _public_class(type(value).__name__)  # what could not be read back is not written
         parts = value.get_params(deep=False)
         learned = {key: part for key, part in vars(value).items() if _is_learned(key)}
         return {
@@ -105,5 +109,5 @@ def _public_class(name: str) -> Any:
 
     found = getattr(bridgehash, name, None) if name in bridgehash.__all__ else None
     if not (isinstance(found, type) and issubclass(found, BaseEstimator)):
-        raise KeyError(f"unknown class {name!r}")
+        raise TypeError(f"{name} is not a class of bridgehash; only its own are saved")
     return found

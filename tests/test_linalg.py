@@ -12,8 +12,10 @@ from bridgehash.linalg import (
     itq_rotation,
     pca,
     procrustes,
+    product,
     random_orthonormal,
     row_space,
+    symmetric_product,
 )
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -170,33 +172,70 @@ def test_itq_lowers_the_loss_where_there_is_room():
     assert itq_loss(V, itq_rotation(V, R)) < 0.97 * itq_loss(V, R)
 
 
+def ridge_solution(X, R):
+    return np.linalg.solve(X.T @ X + 0.1 * np.eye(X.shape[1]), X.T @ R)
+
+
 @pytest.mark.parametrize("shape", [(5, 9), (9, 9), (9, 5)])
-def test_row_space_holds_the_same_rows(shape):
-    X = centred(shape)
-    Z, Q = row_space(X)
+@pytest.mark.parametrize("shift", [0.0, 0.5])  # rows that sum to zero, and others
+def test_row_space_holds_the_same_rows_and_leads_back(shape, shift):
+    X = centred(shape) + shift
+    Z, back = row_space(X)
     assert Z.shape == (shape[0], min(shape))
+    assert (Z is X) == (shape[0] >= shape[1])
     np.testing.assert_allclose(Z @ Z.T, X @ X.T, atol=1e-10)
-    if shape[0] >= shape[1]:
-        assert Q is None
-        assert Z is X
-    else:
-        np.testing.assert_allclose(Q.T @ Q, np.eye(shape[0]), atol=1e-12)
-        np.testing.assert_allclose(Z @ Q.T, X, atol=1e-12)
+    R = np.random.default_rng(1).normal(size=(shape[0], 3))
+    np.testing.assert_allclose(back(ridge_solution(Z, R)), ridge_solution(X, R), atol=1e-10)
 
 
 def test_row_space_of_repeated_rows():
     X = np.repeat(centred((2, 8)), 2, axis=0)
-    Z, Q = row_space(X)
-    np.testing.assert_allclose(Z @ Q.T, X, atol=1e-12)
+    R = np.random.default_rng(1).normal(size=(4, 3))
+    Z, back = row_space(X)
+    np.testing.assert_allclose(Z @ Z.T, X @ X.T, atol=1e-12)
+    np.testing.assert_allclose(back(ridge_solution(Z, R)), ridge_solution(X, R), atol=1e-10)
 
 
-def test_solver_solves_with_the_ridge_and_leaves_its_input():
+@given(n=st.integers(1, 30), m=st.integers(1, 30), seed=SEEDS)
+def test_symmetric_product_is_the_product(n, m, seed):
+    rng = np.random.default_rng(seed)
+    X, S = rng.normal(size=(n, m)), rng.normal(size=(n, n))
+    Y = (S + S.T) @ X
+    np.testing.assert_allclose(symmetric_product(X, Y), X.T @ Y, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_product_is_the_product_in_any_order(dtype):
+    rng = np.random.default_rng(0)
+    A, B = rng.normal(size=(5, 4)).astype(dtype), rng.normal(size=(4, 3)).astype(dtype)
+    orders = [np.ascontiguousarray, np.asfortranarray, lambda M: np.repeat(M, 2, axis=1)[:, ::2]]
+    for order_a in orders:
+        for order_b in orders:
+            found = product(order_a(A), order_b(B))
+            assert found.dtype == dtype
+            np.testing.assert_allclose(found, A @ B, rtol=1e-5)
+
+
+def test_solver_solves_with_the_ridge():
     X = centred((20, 4))
     Phi, b = X.T @ X, np.random.default_rng(0).normal(size=(4, 3))
-    kept = Phi.copy()
-    x = SPDSolver(Phi, ridge=0.7)(b)
-    np.testing.assert_allclose((kept + 0.7 * np.eye(4)) @ x, b, atol=1e-12)
-    np.testing.assert_array_equal(Phi, kept)
+    x = SPDSolver(Phi.copy(), ridge=0.7)(b)
+    np.testing.assert_allclose((Phi + 0.7 * np.eye(4)) @ x, b, atol=1e-12)
+
+
+def test_principal_directions_of_many_wide_rows_come_from_some_of_them(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3)) @ (np.diag([9.0, 6.0, 4.0]) @ rng.normal(size=(3, 120)))
+    X += 0.01 * rng.normal(size=X.shape)
+    X -= X.mean(axis=0)
+    exact = pca(X, 3)
+    monkeypatch.setattr("bridgehash.linalg._MANY", 100)
+    some = pca(X, 3)
+    assert not np.array_equal(some, exact)
+    cosines = np.linalg.svd(some.T @ exact, compute_uv=False)
+    assert cosines.min() > 0.999
+    order = rng.permutation(len(X))
+    np.testing.assert_allclose(pca(X[order], 3), some, atol=1e-10)
 
 
 def test_singular_matrix_is_named_with_its_ridge():

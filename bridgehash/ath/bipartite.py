@@ -57,8 +57,9 @@ class AdaptiveBipartite(BaseEstimator):
         gamma = graph_gamma(F)
         if self.gamma == "mean":
             gamma = np.full_like(gamma, gamma.mean())
-            tiny = np.finfo(F.dtype).tiny
-            weights = simplex_projection(-F[:, :eta] / np.maximum(2.0 * gamma, tiny)[:, None])
+            beyond = F[:, :eta] - F[:, :1]  # a constant a row does not move the projection
+            width = np.maximum(2.0 * gamma, np.finfo(F.dtype).tiny)
+            weights = simplex_projection(-beyond / width[:, None])
         else:
             weights = graph_step(F)
         starts = np.arange(0, n_s * eta + 1, eta)
@@ -94,7 +95,18 @@ class GivenBipartite(BaseEstimator):
     def rule(self, y_source: Labels = None, y_target: Labels = None) -> Rule:
         """Always the given graph."""
         W = as_graph(self.W)
-        return lambda H_s, H_t: W
+
+        def given(H_s: Array, H_t: Array) -> Graph:
+            check_shape(W, len(H_s), len(H_t))
+            return W
+
+        return given
+
+
+def check_shape(W: Graph, n_source: int, n_target: int) -> None:
+    """A given graph must join all rows of the source with all rows of the target."""
+    if W.shape != (n_source, n_target):
+        raise ValueError(f"W has shape {W.shape}; ({n_source}, {n_target}) is needed")
 
 
 def as_graph(W: Any) -> Graph:

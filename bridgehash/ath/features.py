@@ -3,7 +3,7 @@ its rows span; and the way back to an encoder for raw rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ class Features:
 
     X: Array  # (n, m) centred and scaled φ(x)
     Z: Array  # (n, min(n, m)) the same rows in the space that they span
-    Q: Array | None  # (m, n) with X = Z Qᵀ; None where Z is X
+    back: Callable[[Array], Array]  # from a projection of Z to that of X
     mean: Array
     scale: float
     maps: Sequence[Any]
@@ -33,9 +33,8 @@ class Features:
             raise ValueError(f"{name} holds values too large to be squared; scale it down")
         if scale <= 100 * np.finfo(X.dtype).eps * float(np.abs(mean).max(initial=0.0)):
             raise ValueError(f"all rows of {name} are equal; there is nothing to tell apart")
-        X /= scale
-        Z, Q = row_space(X)
-        return cls(X, Z, Q, mean, scale, maps)
+        X *= 1.0 / scale
+        return cls(X, *row_space(X), mean, scale, maps)
 
     @property
     def n_features_in(self) -> int:
@@ -44,5 +43,5 @@ class Features:
 
     def encoder(self, A: Array) -> LinearEncoder:
         """The hash function over raw rows, from a projection of the rows of Z."""
-        projection = A if self.Q is None else self.Q @ A
+        projection = np.ascontiguousarray(self.back(A))
         return LinearEncoder(projection, self.mean, self.scale, self.maps)

@@ -78,4 +78,4 @@ def preset(realisation: str, *, published: bool = False) -> dict[str, Any]:
     if realisation not in PRESETS:
         raise ValueError(f"unknown realisation {realisation!r}: give one of {', '.join(PRESETS)}")
     parameters = PRESETS[realisation] | (PUBLISHED[realisation] if published else {})
-    return deepcopy(parameters)
+    return {name: deepcopy(value) for name, value in parameters.items()}

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..codes import signs
 from ..graphs import Graph
-from ..linalg import Array, SPDSolver
+from ..linalg import Array, SPDSolver, product
 from .bipartite import Rule
 from .starts import Start
 from .steps import Domain, Objective, code_step, normal_matrix, objective, projection_step
@@ -66,9 +66,9 @@ def solve(
     converged = False
     for _ in range(max_iter):
         A_s = project_s(B_s, W, H_t)
-        H_s = source.X @ A_s
+        H_s = product(source.X, A_s)
         A_t = project_t(B_t, W.T, H_s)
-        H_t = target.X @ A_t
+        H_t = product(target.X, A_t)
         B_s, B_t = code_step(H_s), code_step(H_t)
         W = bipartite(H_s, H_t)
         terms = objective(source, target, (H_s, H_t), (B_s, B_t), W, lam=lam)

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from .._validation import OneOf, Rules
 from ..graphs import Graph
 from ..linalg import Array, SPDSolver, itq_rotation, pca, random_orthonormal
-from .bipartite import as_graph
+from .bipartite import as_graph, check_shape
 
 _TINY = 1e-30
 
@@ -120,7 +120,7 @@ class LabelStart(BaseEstimator):
     def begin(self, scene: Scene) -> Start:
         """Class means where a label is known, principal components elsewhere."""
         start = PCAStart("auto", None).begin(scene)
-        known = [y for y in (scene.y_s, scene.y_t) if y is not None]
+        known = [y for y in (scene.y_s, scene.y_t) if y is not None and y.max() >= 0]
         if not known:
             raise ValueError("start='labels' needs y_source or y_target")
         n_classes = 1 + max(int(y.max()) for y in known)
@@ -158,8 +158,7 @@ class GivenStart(BaseEstimator):
     def begin(self, scene: Scene) -> Start:
         """Projections that agree with W, and W."""
         W, X_s, X_t = as_graph(self.W), scene.X_s, scene.X_t
-        if W.shape != (len(X_s), len(X_t)):
-            raise ValueError(f"W has shape {W.shape}; ({len(X_s)}, {len(X_t)}) is needed")
+        check_shape(W, len(X_s), len(X_t))
         H_t = PCAStart("domain", "itq").begin(_target_alone(scene)).H_t
         degrees = W.degrees[:, None]
         seen = degrees[:, 0] > 0

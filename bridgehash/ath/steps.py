@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..graphs import Graph, laplacian
-from ..linalg import Array, SPDSolver
+from ..linalg import Array, SPDSolver, product, symmetric_product
 
 
 @dataclass(frozen=True)
@@ -27,24 +27,28 @@ class Domain:
     beta: float  # weight of T3
 
     @cached_property
-    def gram(self) -> Array:
-        """Xᵀ(αI + βL)X, the constant part of Φ, of shape (m, m)."""
+    def weighted(self) -> Array:
+        """(αI + βL)X, the part of Φ that stays, of shape (n, m)."""
         if self.beta == 0:
-            return self.alpha * (self.X.T @ self.X)
-        return self.X.T @ (self.alpha * self.X + self.beta * laplacian(self.graph, self.X))
+            return self.alpha * self.X
+        weighted = laplacian(self.graph, self.X)
+        weighted *= self.beta
+        weighted += self.alpha * self.X
+        return weighted
 
 
 def normal_matrix(domain: Domain, degrees: Array, *, lam: float) -> Array:
     """Φ = Xᵀ(αI + βL + λD)X of Eq. 17, where D holds the degrees of the bipartite graph."""
-    weighted = np.sqrt(lam * degrees).astype(domain.X.dtype)[:, None] * domain.X
-    return domain.gram + weighted.T @ weighted
+    weighted = (lam * degrees).astype(domain.X.dtype)[:, None] * domain.X
+    weighted += domain.weighted
+    return symmetric_product(domain.X, weighted)
 
 
 def projection_step(
     domain: Domain, solver: SPDSolver, B: Array, W: Graph, H_other: Array, *, lam: float
 ) -> Array:
     """A-step (Eq. 17): the projection that minimises Eq. 16, given Φ factored."""
-    return solver(domain.X.T @ (domain.alpha * B + lam * (W @ H_other)))
+    return solver(product(domain.X.T, domain.alpha * B + lam * (W @ H_other)))
 
 
 def code_step(H: Array) -> Array:
@@ -57,11 +61,12 @@ def code_step(H: Array) -> Array:
            [ 1.],
            [-1.]])
     """
-    n = len(H)
-    order = np.argsort(H, axis=0, kind="stable")
-    B = np.full_like(H, -1.0)
-    np.put_along_axis(B, order[n - n // 2 :], 1.0, axis=0)
-    return B
+    half = len(H) - len(H) // 2
+    columns = np.ascontiguousarray(H.T)
+    order = np.argsort(columns, axis=1, kind="stable")
+    B = np.full_like(columns, -1.0)
+    np.put_along_axis(B, order[:, half:], 1.0, axis=1)
+    return np.ascontiguousarray(B.T)
 
 
 def graph_step(F_sorted: Array) -> Array:
@@ -148,7 +153,7 @@ def objective(
 
 
 def _dot(a: Array, b: Array) -> float:
-    return float(np.vdot(a, b))
+    return float((a * b).sum())  # no BLAS, see linalg.product
 
 
 def _square(a: Array) -> float:

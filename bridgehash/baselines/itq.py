@@ -53,4 +53,5 @@ class ITQ(BaseHasher):
         P = pca(X - mean, self.n_bits)
         R = random_orthonormal(P.shape[1], self.n_bits, rng).astype(X.dtype)
         R = itq_rotation((X - mean) @ P, R, self.max_iter)
+        self.n_iter_ = self.max_iter
         return LinearEncoder(P @ R, mean)

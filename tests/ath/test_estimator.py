@@ -302,6 +302,17 @@ def test_maps_stand_before_the_projection_of_each_domain(data):
     assert not hasattr(model.feature_map, "anchors_")
 
 
+def test_anchors_follow_the_seed_unless_they_have_their_own(data):
+    def anchors(seed, own=None):
+        feature_map = AnchorKernel(n_anchors=4, random_state=own)
+        model = fit(make("kernel", feature_map=feature_map, random_state=seed), data)
+        return model.source_encoder_.maps[1].anchors_
+
+    np.testing.assert_array_equal(anchors(0), anchors(0))
+    assert not np.array_equal(anchors(0), anchors(1))
+    np.testing.assert_array_equal(anchors(0, own=7), anchors(1, own=7))
+
+
 def test_another_seed_is_another_result(data):
     first, second = (fit(make("unsupervised", random_state=seed), data) for seed in (0, 1))
     H, other = (m.decision_function(data.X_query, "target") for m in (first, second))

@@ -106,7 +106,7 @@ def authors_run(task, A_s, A_t, n_iter):
     """`ATH_U.m` with the settings of `demo_ATH.m`, from the stored PCA start."""
     stored = task.stored
     k, lam = int(stored["k"]), float(stored["lam"])
-    (Z_s, Q_s), (Z_t, Q_t) = row_space(task.X_s), row_space(task.X_t)
+    (Z_s, back_s), (Z_t, back_t) = row_space(task.X_s), row_space(task.X_t)
     source = Domain(Z_s, task.graph("source"), stored["alpha_s"], stored["beta_s"])
     target = Domain(Z_t, task.graph("target"), stored["alpha_t"], stored["beta_t"])
     H_s, H_t = task.X_s @ A_s, task.X_t @ A_t
@@ -123,7 +123,7 @@ def authors_run(task, A_s, A_t, n_iter):
         A_t = step(target, B_t, W.T, H_s, lam, stored["ridge_t"])
         H_t = target.X @ A_t
         objectives.append(sum(objective(source, target, (H_s, H_t), (B_s, B_t), W, lam=lam)))
-    return Run(back(A_s, Q_s), back(A_t, Q_t), B_s, B_t, W, gamma, objectives)
+    return Run(back_s(A_s), back_t(A_t), B_s, B_t, W, gamma, objectives)
 
 
 def bridge(H_s, H_t, columns, gamma):
@@ -138,11 +138,6 @@ def bridge(H_s, H_t, columns, gamma):
 def step(domain, B, W, H_other, lam, ridge):
     solver = SPDSolver(normal_matrix(domain, W.degrees, lam=lam), float(ridge))
     return projection_step(domain, solver, B, W, H_other, lam=lam)
-
-
-def back(A, Q):
-    """From the space that the rows span to that of the features."""
-    return A if Q is None else Q @ A
 
 
 def assert_equal(run, task, prefix, gamma):

@@ -244,7 +244,7 @@ def test_normal_matrix_is_that_of_eq_17(labelled):
 def test_no_structure_weight_needs_no_graph():
     domain = random_state(0).source.domain
     without = Domain(domain.X, None, domain.alpha, 0.0)
-    np.testing.assert_allclose(without.gram, domain.alpha * domain.X.T @ domain.X)
+    np.testing.assert_allclose(without.weighted, domain.alpha * domain.X)
 
 
 @pytest.mark.parametrize("labelled", [False, True])
@@ -263,9 +263,9 @@ def test_solving_in_the_row_space_changes_nothing(labelled):
         solver = SPDSolver(normal_matrix(domain, W.degrees, lam=0.7), 1e-2)
         return projection_step(domain, solver, B, W, H_other, lam=0.7)
 
-    Z, Q = row_space(X)
+    Z, back = row_space(X)
     assert Z.shape == (n, n)
-    direct, dual = solved(X), Q @ solved(Z)
+    direct, dual = solved(X), back(solved(Z))
     np.testing.assert_allclose(dual, direct, rtol=0, atol=1e-8 * np.abs(direct).max())
 
 
@@ -289,6 +289,10 @@ def test_codes_are_balanced_with_one_more_negative_for_odd_n(n):
 
 def test_tied_projections_go_by_position():
     np.testing.assert_array_equal(code_step(np.zeros((5, 1))).ravel(), [-1, -1, -1, 1, 1])
+    many = np.tile([0.0, 1.0, 0.0], 400)  # all 400 ones, and the last 200 of the zeros
+    expected = np.where(many > 0, 1.0, -1.0)
+    expected[np.flatnonzero(many == 0)[-200:]] = 1.0
+    np.testing.assert_array_equal(code_step(many[:, None]).ravel(), expected)
 
 
 def test_code_step_keeps_the_input_and_its_type():
