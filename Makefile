@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow check levels benchmark docs format clean
+.PHONY: demo test test-slow check levels choices benchmark docs format clean
 
 demo: $(READY)
 	$(BIN)/bridgehash demo --out demo
 
+# One thread a worker: small problems, and thread pools that compete make them slow.
 test: check
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -22,6 +23,9 @@ test-slow: $(READY)
 
 levels: $(READY)
 	$(BIN)/python benchmarks/levels.py
+
+choices: $(READY)
+	$(BIN)/python benchmarks/choices.py
 
 benchmark: $(READY)
 	$(BIN)/python benchmarks/authors_size.py

@@ -1,5 +1,6 @@
 """Learned binary codes that are comparable across two domains and two feature spaces."""
 
+from . import _threads  # noqa: F401  (first: before SciPy is loaded)
 from ._files import ModelFileError
 from ._version import __version__
 from .ath import (

@@ -51,12 +51,15 @@ class UnitRows(_FeatureMap):
         return X.shape[1]
 
     def _map(self, X: Array) -> Array:
-        largest = np.maximum(X.max(axis=1), -X.min(axis=1))
-        scale = np.where(largest > 0, largest, 1.0)  # squares of tiny or huge rows stay finite
-        X = X * (1.0 / scale)[:, None]
-        norms = np.sqrt(np.einsum("ij,ij->i", X, X))
-        X *= (1.0 / np.where(norms > 0, norms, 1.0))[:, None]
-        return X
+        with np.errstate(over="ignore", under="ignore"):
+            squares = np.einsum("ij,ij->i", X, X)
+        odd = ~np.isfinite(squares) | (squares < np.finfo(X.dtype).tiny / np.finfo(X.dtype).eps)
+        if odd.any():  # rows so large or so small that their squares are not to be trusted
+            X = X.copy()
+            largest = np.abs(X[odd]).max(axis=1, keepdims=True)
+            X[odd] /= np.where(largest > 0, largest, 1.0)
+            squares[odd] = np.einsum("ij,ij->i", X[odd], X[odd])
+        return X * (1.0 / np.sqrt(np.where(squares > 0, squares, 1.0)))[:, None]
 
 
 class PrincipalMap(_FeatureMap):

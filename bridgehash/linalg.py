@@ -28,15 +28,15 @@ Array = NDArray[np.floating]
 
 _BLOCKS = 8  # of columns in a symmetric product: (8 + 1) / 16 of the work
 _WELL_APART = 1e-6  # smallest share of a row that its predecessors do not explain, squared
-_MANY = 2048  # rows and features up to which principal directions are exact
+_MANY, _SOME = 2048, 1024  # above so many rows and features, directions come from some rows
 _DENSE_EIGH = 0.25  # above this share of the spectrum a full decomposition is faster
 
 
-def pca(X: Array, n_components: int) -> Array:
+def pca(X: Array, n_components: int, *others: Array) -> Array:
     """Principal directions of centred rows, by decreasing variance; never more than the rank.
 
-    With more than 2,048 rows of more than 2,048 features they are those of 2,048 rows, spread
-    evenly over the distances from the mean.
+    With more than 2,048 rows of more than 2,048 features they are those of 1,024 rows (or eight a
+    direction), spread evenly over the distances from the mean.
 
     The sign of a direction is free; here the third moment of its projections is positive. Unlike
     a rule on the loadings this does not change when the features are rotated, and it
@@ -48,6 +48,8 @@ def pca(X: Array, n_components: int) -> Array:
         Centred samples.
     n_components : int
         Directions wanted.
+    others : arrays of shape (n', d)
+        Further samples of the same space.
 
     Returns
     -------
@@ -60,7 +62,12 @@ def pca(X: Array, n_components: int) -> Array:
     array([[1.],
            [0.]])
     """
-    rows = _spread(X) if min(X.shape) > _MANY else X
+    parts = [X, *others]
+    n = sum(map(len, parts))
+    if min(n, X.shape[1]) > _MANY:
+        share = max(_SOME, 8 * n_components) / n
+        parts = [_spread(part, round(share * len(part))) for part in parts]
+    rows = np.vstack(parts) if others else parts[0]
     wide = rows.shape[0] < rows.shape[1]
     C = rows @ rows.T if wide else rows.T @ rows
     m = len(C)
@@ -74,9 +81,9 @@ def pca(X: Array, n_components: int) -> Array:
     return P * _majority_sign(rows @ P)
 
 
-def _spread(X: Array) -> Array:
+def _spread(X: Array, n: int) -> Array:
     order = np.argsort(np.einsum("ij,ij->i", X, X), kind="stable")
-    return X[order[np.linspace(0, len(X) - 1, _MANY).round().astype(int)]]
+    return X[order[np.linspace(0, len(X) - 1, min(n, len(X))).round().astype(int)]]
 
 
 def _majority_sign(V: Array) -> Array:
@@ -153,8 +160,9 @@ def _row_space_by_cholesky(X: Array) -> tuple[Array, Callable[[Array], Array]] |
     centred = np.abs(X.sum(axis=0)).max() <= n * np.finfo(X.dtype).eps * np.sqrt(c)
     if not centred or diagonal.min() < _WELL_APART * diagonal.max():
         return None
-    v = solve_triangular(L, np.full(n, np.sqrt(c / n), X.dtype), lower=True, check_finite=False)
-    Z = L - np.sqrt(c / n) * v
+    shift = float(np.sqrt(c / n))
+    v = solve_triangular(L, np.full(n, shift, X.dtype), lower=True, check_finite=False)
+    Z = L - shift * v
 
     def back(A: Array) -> Array:
         return X.T @ solve_triangular(L, A, lower=True, trans="T", check_finite=False)

@@ -6,6 +6,7 @@ ones where it is installed.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from .linalg import Array
 
+_PART = 64  # rows selected at a time: their distances fit into a core's cache
 _GRAM_PAYS = 6_000  # rows among themselves; their distances are 288 MB then
 _FAISS_PAYS = 20_000  # rows searched; below, both take about as long and scikit-learn is exact
 
@@ -35,14 +37,20 @@ def nearest(queries: Array, rows: Array, k: int) -> tuple[Array, NDArray[np.intp
 
 def _nearest_by_gram(rows: Array, k: int) -> tuple[Array, NDArray[np.intp]]:
     """Few rows among themselves: half of all inner products are enough, the others mirror them."""
-    F = rows @ rows.T
-    squares = F.diagonal().copy()
-    F *= -2.0
-    F += squares
-    columns = np.argpartition(F, k - 1, axis=1)[:, :k]
-    near = np.maximum(np.take_along_axis(F, columns, axis=1) + squares[:, None], 0.0)
-    order = np.argsort(near, axis=1, kind="stable")
-    return np.take_along_axis(near, order, axis=1), np.take_along_axis(columns, order, axis=1)
+    gram = rows @ rows.T
+    squares = gram.diagonal().copy()
+
+    def select(start: int) -> tuple[Array, NDArray[np.intp]]:
+        part = slice(start, start + _PART)
+        F = squares - 2.0 * gram[part]
+        columns = np.argpartition(F, k - 1, axis=1)[:, :k]
+        near = np.maximum(np.take_along_axis(F, columns, axis=1) + squares[part, None], 0.0)
+        order = np.argsort(near, axis=1, kind="stable")
+        return np.take_along_axis(near, order, axis=1), np.take_along_axis(columns, order, axis=1)
+
+    with ThreadPoolExecutor() as pool:  # NumPy selects outside the interpreter's lock
+        F, columns = zip(*pool.map(select, range(0, len(rows), _PART)), strict=True)
+    return np.concatenate(F), np.concatenate(columns)
 
 
 def _nearest_faiss(queries: Array, rows: Array, k: int) -> tuple[Array, NDArray[np.intp]]:

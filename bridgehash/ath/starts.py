@@ -103,7 +103,7 @@ class PCAStart(BaseEstimator):
                 f"{X_s.shape[1]} and {X_t.shape[1]} features of their own; use start='pca' or 'itq'"
             )
         if self.basis != "domain" and scene.same_space:
-            P = pca(np.vstack([X_s, X_t]), r)
+            P = pca(X_s, r, X_t)
             return X_s @ P, X_t @ P
         P_s, P_t = pca(X_s, r), pca(X_t, r)
         p = min(P_s.shape[1], P_t.shape[1])
