@@ -15,6 +15,7 @@ from typing import Any
 import levels
 import numpy as np
 from joblib import Parallel, delayed
+from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
@@ -104,7 +105,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     for realisation, choices in CHOICES.items():
-        table = Table("choice", *TASKS[realisation], title=f"ATH.{realisation}, cross / single")
+        title = f"ATH.{realisation}, cross / single area"
+        table = Table("choice", *TASKS[realisation], title=title, box=MARKDOWN)
         for name, changes in choices.items():
             cells = (
                 cell(realisation, task, changes, options.splits, options.jobs)

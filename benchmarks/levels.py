@@ -22,6 +22,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from joblib import Parallel, delayed
+from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning
@@ -102,7 +103,8 @@ def main() -> None:
     console = Console(width=None if os.isatty(1) else 110)
     for task in options.tasks.split(","):
         for bits in map(int, options.bits.split(",")):
-            table = Table("method", *COLUMNS, title=f"{task}, {bits} bits, {len(seeds)} splits")
+            title = f"{task}, {bits} bits, {len(seeds)} splits"
+            table = Table("method", *COLUMNS, title=title, box=MARKDOWN)
             for method in options.methods.split(","):
                 found = np.array(
                     Parallel(options.jobs)(

@@ -9,6 +9,7 @@ from latex2mathml.converter import convert
 
 _CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.DOTALL)
 _DISPLAY = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
+_BOX = '<div style="margin: 1em 0; overflow-x: auto; overflow-y: hidden">'
 _INLINE = re.compile(r"(?<![\\$\w])\$([^$\n]+?)\$(?![\w$])")
 
 
@@ -19,8 +20,9 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def _formulas(text: str) -> str:
-    text = _DISPLAY.sub(lambda found: f"\n\n{_mathml(found[1], 'block')}\n\n", text)
-    return _INLINE.sub(lambda found: _mathml(found[1], "inline"), text)
+    text = _DISPLAY.sub(lambda found: f"\n\n{_BOX}{_mathml(found[1], 'block')}</div>\n\n", text)
+    # A line that begins with <math> would be taken for a paragraph of its own; <span> is not.
+    return _INLINE.sub(lambda found: f"<span>{_mathml(found[1], 'inline')}</span>", text)
 
 
 def _mathml(latex: str, display: str) -> str:
