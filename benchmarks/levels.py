@@ -61,19 +61,21 @@ METHODS: dict[str, Maker] = {
 COLUMNS = ("cross area", "cross map", "single area", "single map")
 
 
-def load(task: str, seed: int) -> TransferTask:
-    """One split of a task, rows of unit norm."""
+def load(task: str, seed: int, *, unit: bool = True) -> TransferTask:
+    """One split of a task, rows of unit norm or as they are stored."""
     file, source, target = TASKS[task]
     with np.load(DATA / file) as data:
-        X_s, X_t = (UnitRows().fit_transform(data[key].astype(float)) for key in (source, target))
+        X_s, X_t = (data[key].astype(float) for key in (source, target))
         y_s, y_t = (data[key.split("_")[0] + "_y"] for key in (source, target))
+    if unit:
+        X_s, X_t = UnitRows().fit_transform(X_s), UnitRows().fit_transform(X_t)
     return TransferTask.split(X_s, y_s, X_t, y_t, n_queries=500, seed=seed)
 
 
 def scores(task: str, method: str, bits: int, seed: int, make: Maker | None = None) -> list[float]:
     """The four figures of one fit; `make` replaces the method's own setting."""
-    split = load(task, seed)
     hasher = (make or METHODS[method])(bits, seed)
+    split = load(task, seed, unit=getattr(hasher, "unit_rows", True))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         labels = {f"y_{d}": getattr(split, f"y_{d}") for d in SEES.get(method.split()[0], ())}

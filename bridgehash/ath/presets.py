@@ -28,18 +28,26 @@ def _constants(
 
 _SUPERVISED = {"source_graph": "labels", "target_graph": "labels", "bipartite": "labels"}
 _MUTUAL = KNNGraph(n_neighbors=20, mutual=True)
-_FROM_PCA = {"start": PCAStart(rotation=None), "ridge": 1e-2, "max_iter": 10, "tol": 0.0}
+_FROM_PCA = {
+    "start": PCAStart(rotation=None),
+    "start_scale": 1.0,
+    "ridge": 1e-2,
+    "max_iter": 10,
+    "tol": 0.0,
+}
 
 PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
     "unsupervised": {
         **_constants(1.0, 1.0, 1e-3, 1e-1, 0.2),
         "source_graph": _MUTUAL,
         "target_graph": _MUTUAL,
+        "start_scale": 10.0,
     },
     "semi_supervised": {
         **_constants(1.0, 1.0, 1e-3, 1e-1, 0.2),
         "source_graph": "labels",
         "target_graph": _MUTUAL,
+        "start_scale": 10.0,
     },
     "supervised": {
         **_constants(1e-3, 1e-1, 1e-2, 1e-2, 1e-2),
