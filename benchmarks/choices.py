@@ -4,7 +4,7 @@
 
 The default setting of a realisation (ATH_U: with a start of size 1), then one choice changed;
 radius_pr_area in per cent, cross / single domain, mean over splits, 64 bits. The splits are not
-those of benchmarks/levels.py: settings were chosen here, and are reported there.
+those of benchmarks/levels.py: settings were chosen on splits like these, and are reported there.
 """
 
 from __future__ import annotations
