@@ -6,6 +6,7 @@ rows of features to projections, signs or packed codes and know nothing of how t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, Literal, Self
@@ -120,7 +121,7 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
         return pack(self.decision_function(X))
 
 
-class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """A method for one domain: `fit(X, y=None)`, then codes of any rows of the same width.
 
     A subclass says in `_learn(X, y)` how it finds its `LinearEncoder`.
@@ -135,8 +136,9 @@ class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         self.encoder_ = self._learn(rows, check_labels(y, len(rows), "y"))
         return self
 
+    @abstractmethod
     def _learn(self, X: Array, y: NDArray[Any] | None) -> LinearEncoder:
-        raise NotImplementedError
+        """The hash function for checked rows."""
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Projections before the sign, shape (n, n_bits)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from numbers import Integral
 from typing import ClassVar, Literal, Self
 
@@ -15,7 +16,7 @@ from ._validation import FLOATS, OneOf, Range, Rules, check_parameters
 from .linalg import Array, pca
 
 
-class _FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class _FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn what the map needs from the rows of X."""
         check_parameters(self)
@@ -31,12 +32,13 @@ class _FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_is_fitted(self, "n_features_in_")
         return self._map(validate_data(self, X, dtype=FLOATS, reset=False))
 
+    @abstractmethod
     def _learn(self, X: Array) -> int:
         """Set what is learned from X and return the width of the output."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _map(self, X: Array) -> Array:
-        raise NotImplementedError
+        """φ(x) of each checked row."""
 
 
 class UnitRows(_FeatureMap):

@@ -1,7 +1,8 @@
-"""Exact nearest rows, in tiles: the one primitive behind k-NN graphs and the adaptive bridge.
+"""Exact nearest rows: the one primitive behind k-NN graphs and the adaptive bridge.
 
-Distances are never held for all pairs. scikit-learn's fused kernel serves small sets, faiss large
-ones where it is installed.
+Between two sets distances are made in tiles and never held for all pairs: by scikit-learn's fused
+kernel, or by faiss for large sets where it is installed. Only the rows of one small set among
+themselves are compared all at once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .linalg import Array
 
 _PART = 64  # rows selected at a time: their distances fit into a core's cache
 _GRAM_PAYS = 6_000  # rows among themselves; their distances are 288 MB then
-_FAISS_PAYS = 20_000  # rows searched; below, both take about as long and scikit-learn is exact
+_FAISS_PAYS = 20_000  # rows searched, from which on faiss is asked where it is installed
 
 
 def nearest(queries: Array, rows: Array, k: int) -> tuple[Array, NDArray[np.intp]]:

@@ -85,15 +85,13 @@ class PCAStart(BaseEstimator):
     def begin(self, scene: Scene) -> Start:
         """Projections on the components; the bipartite graph is left to the solver."""
         V_s, V_t = self._components(scene)
-        V = np.vstack([V_s, V_t])
-        p, r = V.shape[1], scene.n_bits
+        p, r = V_s.shape[1], scene.n_bits
+        if self.rotation is None and p == r:
+            return Start(V_s, V_t)
+        R = random_orthonormal(p, r, scene.rng).astype(V_s.dtype)
         if self.rotation == "itq":
-            R = itq_rotation(V, random_orthonormal(p, r, scene.rng).astype(V.dtype))
-            return Start(V_s @ R, V_t @ R)
-        if p < r:
-            R = random_orthonormal(p, r, scene.rng).astype(V.dtype)
-            return Start(V_s @ R, V_t @ R)
-        return Start(V_s, V_t)
+            R = itq_rotation(np.vstack([V_s, V_t]), R)
+        return Start(V_s @ R, V_t @ R)
 
     def _components(self, scene: Scene) -> tuple[Array, Array]:
         X_s, X_t, r = scene.X_s, scene.X_t, scene.n_bits
@@ -125,10 +123,8 @@ class LabelStart(BaseEstimator):
             raise ValueError("start='labels' needs y_source or y_target")
         n_classes = 1 + max(int(y.max()) for y in known)
         means = np.zeros((n_classes, scene.n_bits), dtype=start.H_t.dtype)
-        for H, y in (
-            (start.H_s, scene.y_s),
-            (start.H_t, scene.y_t),
-        ):  # the target has the last word
+        both = ((start.H_s, scene.y_s), (start.H_t, scene.y_t))  # the target has the last word
+        for H, y in both:
             if y is not None:
                 for label in np.unique(y[y >= 0]):
                     means[label] = H[y == label].mean(axis=0)
@@ -160,11 +156,9 @@ class GivenStart(BaseEstimator):
         W, X_s, X_t = as_graph(self.W), scene.X_s, scene.X_t
         check_shape(W, len(X_s), len(X_t))
         H_t = PCAStart("domain", "itq").begin(_target_alone(scene)).H_t
-        degrees = W.degrees[:, None]
-        seen = degrees[:, 0] > 0
-        wanted = np.divide(W @ H_t, degrees, out=np.zeros_like(W @ H_t), where=degrees > 0)
-        X = X_s[seen]
-        A_s = SPDSolver(X.T @ X, scene.ridge)(X.T @ wanted[seen])
+        seen = W.degrees > 0
+        X, wanted = X_s[seen], (W @ H_t)[seen] / W.degrees[seen, None].astype(H_t.dtype)
+        A_s = SPDSolver(X.T @ X, scene.ridge)(X.T @ wanted)
         return Start(X_s @ A_s, H_t, W)
 
 
