@@ -12,8 +12,9 @@ from .ath import (
     LabelStart,
     PCAStart,
 )
-from .base import LinearEncoder, Shared
 from .baselines import ITQ
+from .common_space import Shared
+from .encoder import LinearEncoder
 from .feature_maps import AnchorKernel, PrincipalMap, UnitRows
 from .graphs import KNNGraph, LabelGraph
 from .persistence import load, save

@@ -46,6 +46,23 @@ def check_labels(y: ArrayLike | None, n: int, name: str) -> NDArray[Any] | None:
     return y.astype(np.int64) if y.dtype.kind in "bfu" else y
 
 
+def check_pairs(pairs: ArrayLike | None, n_source: int, n_target: int) -> NDArray[np.intp] | None:
+    """Row numbers of shape (p, 2) within both domains, or None where none were given."""
+    if pairs is None:
+        return None
+    checked = np.asarray(pairs)
+    if checked.ndim != 2 or checked.shape[1] != 2 or checked.dtype.kind not in "iu":
+        raise ValueError(
+            f"pairs has shape {checked.shape} and type {checked.dtype}; two whole numbers a pair "
+            "are needed: a row of the source, a row of the target"
+        )
+    for column, n, name in ((0, n_source, "X_source"), (1, n_target, "X_target")):
+        rows = checked[:, column]
+        if len(rows) and not 0 <= rows.min() <= rows.max() < n:
+            raise ValueError(f"pairs names rows of {name} outside 0..{n - 1}")
+    return checked.astype(np.intp)
+
+
 def class_ids(
     y_source: NDArray[Any] | None, y_target: NDArray[Any] | None
 ) -> tuple[NDArray[np.intp] | None, NDArray[np.intp] | None]:

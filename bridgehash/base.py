@@ -1,124 +1,42 @@
-"""What every method leaves behind and looks like: encoders, one-domain and two-domain hashers.
+"""What every method looks like: one-domain and two-domain hashers, and what they learn from.
 
-Learning may involve two domains; its result is always ordinary encoders, one per domain, that map
-rows of features to projections, signs or packed codes and know nothing of how they were learned.
+Learning may involve two domains; its result is always ordinary encoders, one per domain.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from copy import deepcopy
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._files import ModelFileError, StrPath
-from ._validation import FLOATS, check_domain, check_labels
+from ._validation import (
+    FLOATS,
+    check_domain,
+    check_labels,
+    check_pairs,
+    check_parameters,
+    class_ids,
+)
 from .codes import pack, signs
-from .feature_maps import PrincipalMap
+from .encoder import LinearEncoder, SaveMixin
 from .linalg import Array
-from .persistence import load, save
 
 DomainName = Literal["source", "target"]
+Ids = NDArray[np.intp]
 
 
-class SaveMixin:
-    """`save` and `load` as methods."""
+@dataclass(frozen=True)
+class About:
+    """What a list of methods tells of one: its kind, what `fit` cannot do without, its source."""
 
-    def save(self, path: StrPath) -> None:
-        """Write the model to one file (see `bridgehash.save`)."""
-        save(self, path)
-
-    @classmethod
-    def load(cls, path: StrPath) -> Self:
-        """Read a model of this class (see `bridgehash.load`, which reads any)."""
-        model = load(path)
-        if not isinstance(model, cls):
-            raise ModelFileError(f"{path}: holds a {type(model).__name__}, not a {cls.__name__}")
-        return model
-
-
-class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
-    """A hash function: maps φ, then sign((φ(x) - mean) / scale @ projection).
-
-    Its parameters are all it consists of, so there is nothing to fit: it can be cloned, put into a
-    pipeline, pickled or saved.
-
-    Parameters
-    ----------
-    projection : array of shape (m, n_bits)
-        A of the paper.
-    mean : array of shape (m,)
-        Subtracted from the mapped features.
-    scale : float
-        Divides them afterwards.
-    maps : sequence of fitted transformers
-        Applied to the input in turn; with none, features are taken as they are.
-
-    Examples
-    --------
-    >>> encoder = LinearEncoder(projection=np.eye(2), mean=np.array([1.0, 1.0]))
-    >>> encoder.transform([[3.0, 0.0]])
-    array([[ 1, -1]], dtype=int8)
-    >>> encoder.encode([[3.0, 0.0]])
-    array([[128]], dtype=uint8)
-    """
-
-    def __init__(
-        self, projection: Array, mean: Array, scale: float = 1.0, maps: Sequence[Any] = ()
-    ) -> None:
-        self.projection = projection
-        self.mean = mean
-        self.scale = scale
-        self.maps = maps
-
-    @property
-    def projection_(self) -> Array:
-        return self.projection
-
-    @property
-    def n_bits(self) -> int:
-        """Length of the codes."""
-        return int(self.projection.shape[1])
-
-    @property
-    def n_features_in_(self) -> int:
-        """Width of the input."""
-        return int(self.maps[0].n_features_in_ if self.maps else self.projection.shape[0])
-
-    def fit(self, X: ArrayLike | None = None, y: object = None) -> Self:
-        """Nothing to learn; there for pipelines."""
-        return self
-
-    def __sklearn_clone__(self) -> Self:
-        return deepcopy(self)  # the default would forget what the maps have learned
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def decision_function(self, X: ArrayLike) -> Array:
-        """Projections before the sign, shape (n, n_bits)."""
-        Z: Array = check_array(X, dtype=FLOATS, input_name="X")
-        if Z.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {Z.shape[1]} features, but this encoder was made for "
-                f"{self.n_features_in_}; is it the other domain?"
-            )
-        for feature_map in self.maps:
-            Z = feature_map.transform(Z)
-        return (Z - self.mean) @ (self.projection / self.scale)
-
-    def transform(self, X: ArrayLike) -> NDArray[np.int8]:
-        """Codes as ±1, shape (n, n_bits)."""
-        return signs(self.decision_function(X))
-
-    def encode(self, X: ArrayLike) -> NDArray[np.uint8]:
-        """Packed codes, shape (n, ceil(n_bits / 8))."""
-        return pack(self.decision_function(X))
+    kind: Literal["unsupervised", "semi-supervised", "supervised", "paired"]
+    citation: str
+    needs: tuple[Literal["y", "y_source", "y_target", "pairs"], ...] = ()
 
 
 class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -127,11 +45,13 @@ class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     A subclass says in `_learn(X, y)` how it finds its `LinearEncoder`.
     """
 
+    about: ClassVar[About]
     n_bits: int
     encoder_: LinearEncoder
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the hash function from the rows of X."""
+        check_parameters(self)
         rows: Array = validate_data(self, X, dtype=FLOATS, ensure_min_samples=2)
         self.encoder_ = self._learn(rows, check_labels(y, len(rows), "y"))
         return self
@@ -163,14 +83,87 @@ class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         return tags
 
 
-class BaseTransferHasher(SaveMixin, BaseEstimator):
-    """A method for two domains: `fit(X_source, X_target)`, then codes of rows of either.
+class BaseLabelHasher(BaseHasher):
+    """A one-domain method that learns from labels; rows of unknown class (-1) are left out.
 
-    A subclass sets `source_encoder_` and `target_encoder_` in `fit`.
+    A subclass says in `_learn_classes(X, y)` what it makes of rows and their class ids.
     """
 
+    def _learn(self, X: Array, y: NDArray[Any] | None) -> LinearEncoder:
+        name = type(self).__name__
+        if y is None:
+            raise ValueError(f"{name} requires y to be passed, but the target y is None")
+        ids, _ = class_ids(y, None)
+        assert ids is not None
+        known = ids >= 0
+        if len(np.unique(ids[known])) < 2:
+            raise ValueError(f"y holds fewer than two classes; {name} learns to tell classes apart")
+        return self._learn_classes(X[known], ids[known])
+
+    @abstractmethod
+    def _learn_classes(self, X: Array, y: Ids) -> LinearEncoder:
+        """The hash function for rows whose classes, 0 to c - 1, are all known."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What `fit` of a two-domain method was given, checked."""
+
+    X_source: Array
+    X_target: Array
+    y_source: Ids | None = None  # class ids common to both domains, -1 where unknown
+    y_target: Ids | None = None
+    pairs: NDArray[np.intp] | None = None  # (p, 2) rows of the source and of the target
+
+
+class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
+    """A method for two domains: `fit(X_source, X_target)`, then codes of rows of either.
+
+    A subclass says in `_learn(data)` how it finds the encoders of source and target.
+    """
+
+    about: ClassVar[About]
     source_encoder_: LinearEncoder
     target_encoder_: LinearEncoder
+
+    def fit(
+        self,
+        X_source: ArrayLike,
+        X_target: ArrayLike,
+        *,
+        y_source: ArrayLike | None = None,
+        y_target: ArrayLike | None = None,
+        pairs: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the hash functions of both domains.
+
+        Parameters
+        ----------
+        X_source : array of shape (n_source, d_source)
+        X_target : array of shape (n_target, d_target)
+        y_source, y_target : array of class ids or names, optional
+            -1 marks an unknown class. Ignored by methods without a use for them.
+        pairs : array of shape (p, 2), optional
+            Numbers of a row of the source and a row of the target that show the same thing.
+            Ignored by methods without a use for them.
+        """
+        check_parameters(self)
+        X_s, X_t = check_domain(X_source, "X_source"), check_domain(X_target, "X_target")
+        y_s = check_labels(y_source, len(X_s), "y_source")
+        y_t = check_labels(y_target, len(X_t), "y_target")
+        known = check_pairs(pairs, len(X_s), len(X_t))
+        data = TrainingData(X_s, X_t, *class_ids(y_s, y_t), known)
+        self.source_encoder_, self.target_encoder_ = self._learn(data)
+        return self
+
+    @abstractmethod
+    def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
+        """The encoders of source and target."""
 
     def encoder(self, domain: DomainName) -> LinearEncoder:
         """The fitted encoder of a domain."""
@@ -190,63 +183,3 @@ class BaseTransferHasher(SaveMixin, BaseEstimator):
     def encode(self, X: ArrayLike, domain: DomainName) -> NDArray[np.uint8]:
         """Packed codes, shape (n, ceil(n_bits / 8))."""
         return self.encoder(domain).encode(X)
-
-
-class Shared(BaseTransferHasher):
-    """A one-domain method lifted to two: one hash function, learned on both domains together.
-
-    Where the widths differ, the wider domain is first reduced to the width of the other by its own
-    principal components, as the paper does for the methods it compares with.
-
-    Parameters
-    ----------
-    hasher : BaseHasher
-        The method, for example `ITQ(n_bits=64)`.
-
-    Examples
-    --------
-    >>> from bridgehash.baselines import ITQ
-    >>> rng = np.random.default_rng(0)
-    >>> shared = Shared(ITQ(n_bits=4, random_state=0))
-    >>> shared.fit(rng.normal(size=(20, 6)), rng.normal(size=(30, 5)))
-    Shared(hasher=ITQ(n_bits=4, random_state=0))
-    >>> shared.encode(rng.normal(size=(2, 6)), domain="source").shape
-    (2, 1)
-    """
-
-    def __init__(self, hasher: BaseHasher) -> None:
-        self.hasher = hasher
-
-    def fit(
-        self,
-        X_source: ArrayLike,
-        X_target: ArrayLike,
-        *,
-        y_source: ArrayLike | None = None,
-        y_target: ArrayLike | None = None,
-    ) -> Self:
-        """Learn from both domains; labels are handed on where both are given."""
-        X_s, X_t = check_domain(X_source, "X_source"), check_domain(X_target, "X_target")
-        y_s = check_labels(y_source, len(X_s), "y_source")
-        y_t = check_labels(y_target, len(X_t), "y_target")
-        for X, name in ((X_s, "X_source"), (X_t, "X_target")):
-            if not (X - X[0]).any():
-                raise ValueError(f"all rows of {name} are equal; there is nothing to tell apart")
-        width = min(X_s.shape[1], X_t.shape[1])
-        maps = [self._reduction(X, width) for X in (X_s, X_t)]
-        Z_s, Z_t = (X if m is None else m.transform(X) for X, m in ((X_s, maps[0]), (X_t, maps[1])))
-        y = None if y_s is None or y_t is None else np.concatenate([y_s, y_t])
-        self.hasher_ = clone(self.hasher).fit(np.vstack([Z_s, Z_t]), y)
-        self.source_encoder_, self.target_encoder_ = (self._behind(m) for m in maps)
-        return self
-
-    @staticmethod
-    def _reduction(X: Array, width: int) -> PrincipalMap | None:
-        return PrincipalMap(width).fit(X) if X.shape[1] > width else None
-
-    def _behind(self, feature_map: PrincipalMap | None) -> LinearEncoder:
-        """The common encoder, behind the reduction of a domain where there is one."""
-        encoder: LinearEncoder = clone(self.hasher_.encoder_)
-        if feature_map is not None:
-            encoder.maps = [feature_map, *encoder.maps]
-        return encoder

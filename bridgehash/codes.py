@@ -26,6 +26,24 @@ def signs(H: ArrayLike) -> NDArray[np.int8]:
     return np.where(np.asarray(H) > 0, np.int8(1), np.int8(-1))
 
 
+def balanced_signs(H: NDArray[np.floating]) -> NDArray[np.floating]:
+    """In each column +1 for the larger half, -1 for the rest, as floats of the type of H.
+
+    With an odd number of samples one more is -1; equal values go by position.
+
+    >>> balanced_signs(np.array([[0.1], [0.9], [0.4]]))
+    array([[-1.],
+           [ 1.],
+           [-1.]])
+    """
+    half = len(H) - len(H) // 2
+    columns = np.ascontiguousarray(H.T)
+    order = np.argsort(columns, axis=1, kind="stable")
+    B = np.full_like(columns, -1.0)
+    np.put_along_axis(B, order[:, half:], 1.0, axis=1)
+    return np.ascontiguousarray(B.T)
+
+
 def n_bytes(n_bits: int) -> int:
     """Bytes of a packed code of `n_bits` bits.
 

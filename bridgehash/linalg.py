@@ -220,3 +220,21 @@ class SPDSolver:
     def __call__(self, b: Array) -> Array:
         x, _ = self._potrs(self._factor, b, lower=True)
         return np.ascontiguousarray(x)
+
+
+class RidgeSolver:
+    """argmin ‖XP - Y‖² + ρ‖P‖² for one X and any Y: the smaller of XᵀX and XXᵀ, factored once.
+
+    >>> RidgeSolver(np.array([[1.0], [2.0]]), ridge=5.0)(np.array([[2.0], [4.0]]))
+    array([[1.]])
+    """
+
+    def __init__(self, X: Array, ridge: float) -> None:
+        self._X = X
+        self._wide = X.shape[0] < X.shape[1]
+        self._solver = SPDSolver(X @ X.T if self._wide else X.T @ X, ridge)
+
+    def __call__(self, Y: Array) -> Array:
+        if self._wide:
+            return self._X.T @ self._solver(Y)
+        return self._solver(self._X.T @ Y)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.utils.validation import check_is_fitted
 
 from bridgehash import ITQ, AnchorKernel, LinearEncoder, Shared, UnitRows
-from bridgehash.base import BaseHasher
+from bridgehash.base import BaseHasher, BaseLabelHasher
 from bridgehash.feature_maps import PrincipalMap
 from tests.cases import two_domains
 
@@ -89,14 +89,12 @@ def test_the_wider_domain_is_reduced_before_anything_else(d_s, d_t):
         assert shared.encoder(name).n_features_in_ == X.shape[1]
 
 
-def test_labels_of_both_domains_go_with_their_rows(data):
-    shared = Shared(Plain()).fit(data.X_source, data.X_target, **labels(data))
-    np.testing.assert_array_equal(
-        shared.hasher_.seen_[1], np.concatenate([data.y_source, data.y_target])
-    )
-    for name in ("y_source", "y_target"):
-        alone = {name: labels(data)[name]}
-        assert Shared(Plain()).fit(data.X_source, data.X_target, **alone).hasher_.seen_[1] is None
+@pytest.mark.parametrize("given", [("y_source",), ("y_target",), ("y_source", "y_target")])
+def test_labels_go_with_their_rows_and_are_unknown_elsewhere(data, given):
+    known = {name: labels(data)[name] for name in given}
+    shared = Shared(Plain()).fit(data.X_source, data.X_target, **known)
+    expected = [known.get(name, np.full(len(y), -1)) for name, y in labels(data).items()]
+    np.testing.assert_array_equal(shared.hasher_.seen_[1], np.concatenate(expected))
 
 
 def test_the_method_inside_is_left_unfitted(data):
@@ -105,3 +103,54 @@ def test_the_method_inside_is_left_unfitted(data):
     assert not hasattr(hasher, "encoder_")
     assert shared.hasher is hasher
     assert shared.get_params()["hasher__n_bits"] == 4
+
+
+# --- methods that learn from labels
+
+
+class Means(BaseLabelHasher):
+    """Remembers the labelled rows."""
+
+    def __init__(self, n_bits=5):
+        self.n_bits = n_bits
+
+    def _learn_classes(self, X, y):
+        self.seen_ = X, y
+        return LinearEncoder(np.eye(X.shape[1])[:, : self.n_bits], np.zeros(X.shape[1]))
+
+
+def test_rows_of_unknown_class_are_left_out(data):
+    y = np.where(np.arange(len(data.y_source)) % 4 == 0, -1, data.y_source + 5)
+    model = Means().fit(data.X_source, y)
+    np.testing.assert_array_equal(model.seen_[0], data.X_source[y >= 0])
+    np.testing.assert_array_equal(model.seen_[1], y[y >= 0] - 5)
+
+
+def test_labels_of_one_domain_train_on_its_rows_alone():
+    data = two_domains(d_t=7)
+    shared = Shared(Means()).fit(data.X_source, data.X_target, y_source=data.y_source)
+    np.testing.assert_array_equal(shared.hasher_.seen_[0], data.X_source)
+
+
+def test_missing_labels_are_asked_for_by_name(data):
+    with pytest.raises(ValueError, match="Means learns from labels: give y_source"):
+        Shared(Means()).fit(data.X_source, data.X_target)
+    with pytest.raises(ValueError, match="fewer than two classes"):
+        Means().fit(data.X_source, np.zeros(len(data.X_source)))
+
+
+# --- pairs
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([0, 1], "two whole numbers a pair"),
+        ([[0.0, 1.0]], "two whole numbers a pair"),
+        ([[0, 99]], "rows of X_target outside 0..23"),
+        ([[-1, 0]], "rows of X_source outside 0..30"),
+    ],
+)
+def test_pairs_that_name_no_rows_are_refused(data, pairs, message):
+    with pytest.raises(ValueError, match=message):
+        Shared(Plain()).fit(data.X_source, data.X_target, pairs=pairs)

@@ -11,7 +11,7 @@ from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_random_state
@@ -22,13 +22,10 @@ from .._validation import (
     OneOf,
     Range,
     Rules,
-    check_domain,
-    check_labels,
-    check_parameters,
-    class_ids,
 )
-from ..base import BaseTransferHasher
+from ..base import BaseTransferHasher, TrainingData
 from ..codes import MAX_BITS
+from ..encoder import LinearEncoder
 from ..feature_maps import AnchorKernel, UnitRows
 from ..graphs import Graph, KNNGraph, LabelGraph
 from ..linalg import Array
@@ -205,32 +202,14 @@ class ATH(BaseTransferHasher):
         """A realisation with the constants and the PCA start that the paper prints."""
         return cls(n_bits, **(preset(realisation, published=True) | parameters))
 
-    def fit(
-        self,
-        X_source: ArrayLike,
-        X_target: ArrayLike,
-        *,
-        y_source: ArrayLike | None = None,
-        y_target: ArrayLike | None = None,
-    ) -> Self:
-        """Learn the two hash functions.
-
-        Parameters
-        ----------
-        X_source : array of shape (n_source, d_source)
-        X_target : array of shape (n_target, d_target)
-        y_source, y_target : array of class ids or names, optional
-            -1 marks an unknown class. Ignored where no choice uses them.
-        """
-        check_parameters(self)
-        X_s, X_t = check_domain(X_source, "X_source"), check_domain(X_target, "X_target")
-        y_s = check_labels(y_source, len(X_s), "y_source")
-        y_t = check_labels(y_target, len(X_t), "y_target")
+    def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
         rng = check_random_state(self.random_state)
-        source, target = self._features(X_s, X_t, rng)
-        solution = self._solve(source, target, *class_ids(y_s, y_t), rng)
-        self._keep(source, target, solution)
-        return self
+        source, target = self._features(data.X_source, data.X_target, rng)
+        solution = self._solve(source, target, data.y_source, data.y_target, rng)
+        self._keep(solution)
+        target_encoder = target.encoder(solution.A_t)
+        own = self.source_encoder == "own"
+        return (source.encoder(solution.A_s) if own else target_encoder), target_encoder
 
     def _features(
         self, X_s: Array, X_t: Array, rng: np.random.RandomState
@@ -315,12 +294,8 @@ class ATH(BaseTransferHasher):
                 raise ValueError(f"y_{name} holds a single class; labels tell at least two apart")
         return Domain(features.Z, graph.build(features.Z, y), alpha, beta)
 
-    def _keep(self, source: Features, target: Features, solution: Solution) -> None:
-        """Leave encoders and the record of the fit; warn if it ran out of rounds."""
-        self.target_encoder_ = target.encoder(solution.A_t)
-        self.source_encoder_ = (
-            source.encoder(solution.A_s) if self.source_encoder == "own" else self.target_encoder_
-        )
+    def _keep(self, solution: Solution) -> None:
+        """Leave the record of the fit; warn if it ran out of rounds."""
         self.bipartite_graph_: Graph = solution.W
         self.objective_ = _as_record(solution.history)
         self.n_iter_ = len(solution.history)
@@ -330,7 +305,7 @@ class ATH(BaseTransferHasher):
                 f"the objective still moved by more than tol={self.tol:g} after "
                 f"max_iter={self.max_iter} rounds; raise either",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
 

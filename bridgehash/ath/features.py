@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import LinearEncoder
+from ..encoder import LinearEncoder
 from ..linalg import Array, row_space
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..codes import balanced_signs
 from ..graphs import Graph, laplacian
 from ..linalg import Array, SPDSolver, product, symmetric_product
 
@@ -52,21 +53,8 @@ def projection_step(
 
 
 def code_step(H: Array) -> Array:
-    """B-step (Eq. 19): in each column +1 for the larger half, -1 for the rest.
-
-    With an odd number of samples one more is -1; equal values go by position.
-
-    >>> code_step(np.array([[0.1], [0.9], [0.4]]))
-    array([[-1.],
-           [ 1.],
-           [-1.]])
-    """
-    half = len(H) - len(H) // 2
-    columns = np.ascontiguousarray(H.T)
-    order = np.argsort(columns, axis=1, kind="stable")
-    B = np.full_like(columns, -1.0)
-    np.put_along_axis(B, order[:, half:], 1.0, axis=1)
-    return np.ascontiguousarray(B.T)
+    """B-step (Eq. 19): in each column +1 for the larger half, -1 for the rest."""
+    return balanced_signs(H)
 
 
 def graph_step(F_sorted: Array) -> Array:

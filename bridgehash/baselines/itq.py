@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_random_state
 
-from .._validation import Range, Rules, check_parameters
-from ..base import BaseHasher, LinearEncoder
+from .._validation import Range, Rules
+from ..base import About, BaseHasher
 from ..codes import MAX_BITS
+from ..encoder import LinearEncoder
 from ..linalg import Array, itq_rotation, pca, random_orthonormal
 
 
@@ -31,6 +32,7 @@ class ITQ(BaseHasher):
         Draws the first rotation.
     """
 
+    about: ClassVar = About("unsupervised", "Gong & Lazebnik, CVPR 2011; TPAMI 35(12), 2013")
     _rules: ClassVar[Rules] = {
         "n_bits": Range(1, MAX_BITS, Integral),
         "max_iter": Range(0, kind=Integral),
@@ -47,7 +49,6 @@ class ITQ(BaseHasher):
         self.random_state = random_state
 
     def _learn(self, X: Array, y: NDArray[Any] | None) -> LinearEncoder:
-        check_parameters(self)
         rng = check_random_state(self.random_state)
         mean = X.mean(axis=0)
         P = pca(X - mean, self.n_bits)

@@ -11,7 +11,9 @@ from sklearn.base import BaseEstimator
 
 from bridgehash import load
 from bridgehash._files import load_model
-from bridgehash.base import BaseHasher, BaseTransferHasher, LinearEncoder, Shared
+from bridgehash.base import BaseHasher, BaseTransferHasher
+from bridgehash.common_space import Shared
+from bridgehash.encoder import LinearEncoder
 
 from .console import counted
 from .models import Domain, encoder_of

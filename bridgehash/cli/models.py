@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgehash._progress import progress
-from bridgehash.base import BaseHasher, BaseTransferHasher, LinearEncoder
+from bridgehash.base import BaseHasher, BaseTransferHasher
 from bridgehash.codes import n_bytes
+from bridgehash.encoder import LinearEncoder
 
 from .console import counted, may_animate
 from .tables import InputError, read_labels, read_matrix

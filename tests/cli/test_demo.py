@@ -9,7 +9,7 @@ from base64 import b64decode
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,7 +17,6 @@ from rich.console import Console
 from sklearn.exceptions import ConvergenceWarning
 
 from bridgehash import ATH, load
-from bridgehash.base import BaseTransferHasher
 from bridgehash.bench import Scores
 from bridgehash.cli import demo, demo_study
 from bridgehash.cli.demo_study import METHODS, SUBTASKS, Method, Result, Study
@@ -208,11 +207,11 @@ def test_missing_matplotlib_is_named_before_anything_is_done(
 def test_methods_see_their_labels_only(domains: DigitDomains, labels: Any, seen: set[str]) -> None:
     given: dict[str, Any] = {}
 
-    class Spy(BaseTransferHasher):
+    class Spy:
         def fit(self, X_source: object, X_target: object, **labels: object) -> None:
             given.update(labels)
 
-    demo_study._fitted(Method("spy", labels, Spy), domains.heterogeneous())
+    demo_study._fitted(Method("spy", labels, cast(Any, Spy)), domains.heterogeneous())
     assert set(given) == seen
 
 

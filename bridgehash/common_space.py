@@ -1,0 +1,101 @@
+"""Methods that know one feature space only, brought to two: the wider domain is reduced first.
+
+As the paper does for the methods it compares with, a domain of more features is projected on its
+own principal components, as many as the other domain has features.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import get_tags
+
+from ._validation import UNKNOWN
+from .base import BaseHasher, BaseTransferHasher, Ids, TrainingData
+from .encoder import LinearEncoder
+from .feature_maps import PrincipalMap
+from .linalg import Array
+
+
+class CommonSpaceHasher(BaseTransferHasher):
+    """A two-domain method for one feature space, made fit for two of different widths.
+
+    A subclass says in `_learn_in_common(data)` what it finds in domains of one width.
+    """
+
+    def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
+        for X, name in ((data.X_source, "X_source"), (data.X_target, "X_target")):
+            if not (X - X[0]).any():
+                raise ValueError(f"all rows of {name} are equal; there is nothing to tell apart")
+        width = min(data.X_source.shape[1], data.X_target.shape[1])
+        dtype = np.result_type(data.X_source, data.X_target)
+        map_s, Z_s = _reduced(data.X_source.astype(dtype, copy=False), width)
+        map_t, Z_t = _reduced(data.X_target.astype(dtype, copy=False), width)
+        source, target = self._learn_in_common(replace(data, X_source=Z_s, X_target=Z_t))
+        return _behind(map_s, source), _behind(map_t, target)
+
+    @abstractmethod
+    def _learn_in_common(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
+        """The encoders for domains of one width; may be one and the same."""
+
+
+def _reduced(X: Array, width: int) -> tuple[list[PrincipalMap], Array]:
+    """The reduction of a domain, where it needs one, and its rows behind it."""
+    if X.shape[1] == width:
+        return [], X
+    reduction = PrincipalMap(width).fit(X)
+    return [reduction], reduction.transform(X)
+
+
+def _behind(maps: list[PrincipalMap], encoder: LinearEncoder) -> LinearEncoder:
+    encoder = clone(encoder)
+    encoder.maps = [*maps, *encoder.maps]
+    return encoder
+
+
+class Shared(CommonSpaceHasher):
+    """A one-domain method lifted to two: one hash function, learned on both domains together.
+
+    A method that learns from labels sees the labelled rows alone, of one domain or of both.
+
+    Parameters
+    ----------
+    hasher : BaseHasher
+        The method, for example `ITQ(n_bits=64)`.
+
+    Examples
+    --------
+    >>> from bridgehash.baselines import ITQ
+    >>> rng = np.random.default_rng(0)
+    >>> shared = Shared(ITQ(n_bits=4, random_state=0))
+    >>> shared.fit(rng.normal(size=(20, 6)), rng.normal(size=(30, 5)))
+    Shared(hasher=ITQ(n_bits=4, random_state=0))
+    >>> shared.encode(rng.normal(size=(2, 6)), domain="source").shape
+    (2, 1)
+    """
+
+    def __init__(self, hasher: BaseHasher) -> None:
+        self.hasher = hasher
+
+    def _learn_in_common(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
+        y = _joint_labels(data)
+        if y is None and get_tags(self.hasher).target_tags.required:
+            raise ValueError(f"{type(self.hasher).__name__} learns from labels: give y_source")
+        rows = np.vstack([data.X_source, data.X_target])
+        self.hasher_ = clone(self.hasher).fit(rows, y)
+        return self.hasher_.encoder_, self.hasher_.encoder_
+
+
+def _joint_labels(data: TrainingData) -> Ids | None:
+    """Labels of the stacked rows, unknown where a domain has none; None without any."""
+    if data.y_source is None and data.y_target is None:
+        return None
+    return np.concatenate(
+        [
+            np.full(len(X), UNKNOWN) if y is None else y
+            for X, y in ((data.X_source, data.y_source), (data.X_target, data.y_target))
+        ]
+    )
