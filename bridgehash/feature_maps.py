@@ -16,7 +16,9 @@ from ._validation import FLOATS, OneOf, Range, Rules, check_parameters
 from .linalg import Array, pca
 
 
-class _FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+class BaseFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+    """A map of rows to rows: `_learn` says what a subclass keeps of X, `_map` what it does."""
+
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn what the map needs from the rows of X."""
         check_parameters(self)
@@ -41,7 +43,7 @@ class _FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """φ(x) of each checked row."""
 
 
-class UnitRows(_FeatureMap):
+class UnitRows(BaseFeatureMap):
     """Each row divided by its norm, so that only its direction counts; zero rows stay zero.
 
     >>> UnitRows().fit_transform([[3.0, 4.0], [0.0, 0.0]])
@@ -64,7 +66,7 @@ class UnitRows(_FeatureMap):
         return X * (1.0 / np.sqrt(np.where(squares > 0, squares, 1.0)))[:, None]
 
 
-class PrincipalMap(_FeatureMap):
+class PrincipalMap(BaseFeatureMap):
     """Projection on the leading principal directions: how a wide domain meets a narrow one.
 
     Parameters
@@ -93,7 +95,7 @@ class PrincipalMap(_FeatureMap):
         return (X - self.mean_) @ self.components_
 
 
-class AnchorKernel(_FeatureMap):
+class AnchorKernel(BaseFeatureMap):
     """Gaussian similarities to anchors drawn from the data: φ of Eq. 15.
 
     φ_j(x) = exp(-‖x - χ_j‖² / σ). The paper prints the exponent without its minus sign.
