@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow check levels choices benchmark docs format clean
+.PHONY: demo test test-slow check levels compared cifar choices benchmark docs format clean
 
 demo: $(READY)
 	$(BIN)/bridgehash demo --out demo
@@ -23,6 +23,12 @@ test-slow: $(READY)
 
 levels: $(READY)
 	$(BIN)/python benchmarks/levels.py
+
+compared: $(READY)
+	$(BIN)/python benchmarks/compared.py
+
+cifar: $(READY)
+	$(BIN)/python benchmarks/cifar.py
 
 choices: $(READY)
 	$(BIN)/python benchmarks/choices.py

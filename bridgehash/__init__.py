@@ -3,6 +3,7 @@
 from . import _threads  # noqa: F401  (first: before SciPy is loaded)
 from ._files import ModelFileError
 from ._version import __version__
+from .anchor_graphs import AnchorGraphMap
 from .ath import (
     ATH,
     AdaptiveBipartite,
@@ -12,7 +13,27 @@ from .ath import (
     LabelStart,
     PCAStart,
 )
-from .baselines import ITQ
+from .baselines import (
+    DPLM,
+    FSDH,
+    GTH,
+    ITQ,
+    KSH,
+    LSH,
+    PCAH,
+    PSCA,
+    PWCF,
+    SCDH,
+    SDH,
+    SH,
+    SHSR,
+    SP,
+    THPI,
+    Procrustes,
+    PrototypeBank,
+    RidgeMap,
+    SpectralModes,
+)
 from .common_space import Shared
 from .encoder import LinearEncoder
 from .feature_maps import AnchorKernel, PrincipalMap, UnitRows
@@ -21,8 +42,23 @@ from .persistence import load, save
 
 __all__ = [
     "ATH",
+    "DPLM",
+    "FSDH",
+    "GTH",
     "ITQ",
+    "KSH",
+    "LSH",
+    "PCAH",
+    "PSCA",
+    "PWCF",
+    "SCDH",
+    "SDH",
+    "SH",
+    "SHSR",
+    "SP",
+    "THPI",
     "AdaptiveBipartite",
+    "AnchorGraphMap",
     "AnchorKernel",
     "GivenBipartite",
     "GivenStart",
@@ -34,7 +70,11 @@ __all__ = [
     "ModelFileError",
     "PCAStart",
     "PrincipalMap",
+    "Procrustes",
+    "PrototypeBank",
+    "RidgeMap",
     "Shared",
+    "SpectralModes",
     "UnitRows",
     "__version__",
     "load",

@@ -32,11 +32,12 @@ Ids = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class About:
-    """What a list of methods tells of one: its kind, what `fit` cannot do without, its source."""
+    """What a list of methods tells of one: its kind, where it comes from, what `fit` takes."""
 
     kind: Literal["unsupervised", "semi-supervised", "supervised", "paired"]
     citation: str
-    needs: tuple[Literal["y", "y_source", "y_target", "pairs"], ...] = ()
+    needs: tuple[Literal["y", "y_source", "y_target", "pairs"], ...] = ()  # cannot do without
+    uses: tuple[Literal["pairs"], ...] = ()  # takes where given
 
 
 class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -120,6 +121,18 @@ class TrainingData:
     y_target: Ids | None = None
     pairs: NDArray[np.intp] | None = None  # (p, 2) rows of the source and of the target
 
+    def labelled_source(self, method: str) -> tuple[Array, Ids]:
+        """Rows of the source whose class is known, and their classes as ids 0 to c - 1."""
+        if self.y_source is None:
+            raise ValueError(f"{method} learns from labels of the source: give y_source")
+        known = self.y_source >= 0
+        classes, ids = np.unique(self.y_source[known], return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"y_source holds fewer than two classes; {method} learns to tell classes apart"
+            )
+        return self.X_source[known], ids
+
 
 class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
     """A method for two domains: `fit(X_source, X_target)`, then codes of rows of either.
@@ -154,6 +167,9 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
         """
         check_parameters(self)
         X_s, X_t = check_domain(X_source, "X_source"), check_domain(X_target, "X_target")
+        for X, name in ((X_s, "X_source"), (X_t, "X_target")):
+            if (X.min(axis=0) == X.max(axis=0)).all():
+                raise ValueError(f"all rows of {name} are equal; there is nothing to tell apart")
         y_s = check_labels(y_source, len(X_s), "y_source")
         y_t = check_labels(y_target, len(X_t), "y_target")
         known = check_pairs(pairs, len(X_s), len(X_t))

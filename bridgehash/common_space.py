@@ -7,7 +7,9 @@ own principal components, as many as the other domain has features.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -16,8 +18,8 @@ from sklearn.utils import get_tags
 from ._validation import UNKNOWN
 from .base import BaseHasher, BaseTransferHasher, Ids, TrainingData
 from .encoder import LinearEncoder
-from .feature_maps import PrincipalMap
-from .linalg import Array
+from .feature_maps import PrincipalMap, UnitRows
+from .linalg import Array, standardised
 
 
 class CommonSpaceHasher(BaseTransferHasher):
@@ -27,9 +29,6 @@ class CommonSpaceHasher(BaseTransferHasher):
     """
 
     def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
-        for X, name in ((data.X_source, "X_source"), (data.X_target, "X_target")):
-            if not (X - X[0]).any():
-                raise ValueError(f"all rows of {name} are equal; there is nothing to tell apart")
         width = min(data.X_source.shape[1], data.X_target.shape[1])
         dtype = np.result_type(data.X_source, data.X_target)
         map_s, Z_s = _reduced(data.X_source.astype(dtype, copy=False), width)
@@ -40,6 +39,42 @@ class CommonSpaceHasher(BaseTransferHasher):
     @abstractmethod
     def _learn_in_common(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
         """The encoders for domains of one width; may be one and the same."""
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """Rows of both domains in one matrix, centred by their common mean."""
+
+    X: Array
+    n_source: int
+    mean: Array
+    scale: float
+    maps: Sequence[Any]
+
+    @classmethod
+    def of(
+        cls, X_source: Array, X_target: Array, *, unit_rows: bool = False, scaled: bool = False
+    ) -> Stacked:
+        """Source above target: divided by their norms first, by a common scale last, if wanted."""
+        X = np.vstack([X_source, X_target])
+        maps = [UnitRows().fit(X)] if unit_rows else []
+        if unit_rows:
+            X = maps[0].transform(X)
+        Z, mean, scale = standardised(X)
+        if unit_rows and scale <= 100 * np.finfo(X.dtype).eps:
+            raise ValueError("rows of unit norm are all equal; give unit_rows=False")
+        if not scaled:
+            Z, scale = np.subtract(X, mean, out=Z), 1.0
+        return cls(Z, len(X_source), mean, scale, maps)
+
+    @property
+    def domains(self) -> tuple[Array, Array]:
+        """The rows of the source and of the target."""
+        return self.X[: self.n_source], self.X[self.n_source :]
+
+    def encoder(self, projection: Array) -> LinearEncoder:
+        """The hash function over raw rows, from a projection of the centred ones."""
+        return LinearEncoder(projection, self.mean, self.scale, self.maps)
 
 
 def _reduced(X: Array, width: int) -> tuple[list[PrincipalMap], Array]:
@@ -82,11 +117,21 @@ class Shared(CommonSpaceHasher):
 
     def _learn_in_common(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
         y = _joint_labels(data)
-        if y is None and get_tags(self.hasher).target_tags.required:
-            raise ValueError(f"{type(self.hasher).__name__} learns from labels: give y_source")
+        if get_tags(self.hasher).target_tags.required:
+            self._check_classes(y)
         rows = np.vstack([data.X_source, data.X_target])
         self.hasher_ = clone(self.hasher).fit(rows, y)
         return self.hasher_.encoder_, self.hasher_.encoder_
+
+    def _check_classes(self, y: Ids | None) -> None:
+        name = type(self.hasher).__name__
+        if y is None:
+            raise ValueError(f"{name} learns from labels: give y_source")
+        if len(np.unique(y[y != UNKNOWN])) < 2:
+            raise ValueError(
+                f"y_source and y_target hold fewer than two classes between them; {name} learns "
+                "to tell classes apart"
+            )
 
 
 def _joint_labels(data: TrainingData) -> Ids | None:

@@ -7,13 +7,31 @@ from numbers import Integral
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from ._validation import FLOATS, OneOf, Range, Rules, check_parameters
 from .linalg import Array, pca
+
+_TILE = 1024  # rows whose distances to the anchors are held at a time
+
+
+def outward(X: Array) -> NDArray[np.intp]:
+    """Numbers of the rows by their distance from the mean: an order that no shuffling changes."""
+    D = X - X.mean(axis=0)
+    return np.argsort(np.einsum("ij,ij->i", D, D), kind="stable")
+
+
+def drawn_rows(X: Array, n: int, rng: np.random.RandomState) -> NDArray[np.intp]:
+    """Numbers of n different rows of X at random (all, where there are fewer), inner ones first.
+
+    They are drawn by position in the order of distance from the mean, so the same seed finds the
+    same rows whatever the order of the samples.
+    """
+    return outward(X)[np.sort(rng.choice(len(X), min(n, len(X)), replace=False))]
 
 
 class BaseFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -96,7 +114,7 @@ class PrincipalMap(BaseFeatureMap):
 
 
 class AnchorKernel(BaseFeatureMap):
-    """Gaussian similarities to anchors drawn from the data: φ of Eq. 15.
+    """Similarities to anchors drawn from the data, Gaussian unless told otherwise: φ of Eq. 15.
 
     φ_j(x) = exp(-‖x - χ_j‖² / σ). The paper prints the exponent without its minus sign.
 
@@ -107,11 +125,14 @@ class AnchorKernel(BaseFeatureMap):
     ----------
     n_anchors : int, default=1000
         m_k of the paper; all rows where there are fewer.
-    bandwidth : float or "median", default="median"
+    bandwidth : float, "median" or "twice-mean", default="median"
         σ, a squared length. "median" takes the median squared distance between rows and
-        anchors, which makes the map free of the scale of the features.
+        anchors, which makes the map free of the scale of the features; so does "twice-mean",
+        twice the mean over all rows and anchors.
     random_state : int, RandomState or None
         Draws the anchors.
+    kernel : "gaussian" or "exponential", default="gaussian"
+        "exponential" takes the distance in place of its square; σ is then a length.
 
     Attributes
     ----------
@@ -121,32 +142,44 @@ class AnchorKernel(BaseFeatureMap):
 
     _rules: ClassVar[Rules] = {
         "n_anchors": Range(1, kind=Integral),
-        "bandwidth": OneOf(("median",), number=Range(0, above=True)),
+        "bandwidth": OneOf(("median", "twice-mean"), number=Range(0, above=True)),
+        "kernel": OneOf(("gaussian", "exponential")),
     }
 
     def __init__(
         self,
         n_anchors: int = 1000,
-        bandwidth: float | Literal["median"] = "median",
+        bandwidth: float | Literal["median", "twice-mean"] = "median",
         random_state: int | np.random.RandomState | None = None,
+        kernel: Literal["gaussian", "exponential"] = "gaussian",
     ) -> None:
         self.n_anchors = n_anchors
         self.bandwidth = bandwidth
         self.random_state = random_state
+        self.kernel = kernel
 
     def _learn(self, X: Array) -> int:
         rng = check_random_state(self.random_state)
-        order = np.argsort(((X - X.mean(axis=0)) ** 2).sum(axis=1), kind="stable")
-        chosen = np.sort(rng.choice(len(X), min(self.n_anchors, len(X)), replace=False))
-        self.anchors_: Array = X[order[chosen]]
-        if self.bandwidth == "median":
-            sample = X[order[:: 1 + len(X) // 2000]]
-            F = euclidean_distances(sample, self.anchors_, squared=True)
-            self.bandwidth_ = float(np.median(F)) or 1.0
-        else:
-            self.bandwidth_ = float(self.bandwidth)
+        self.anchors_: Array = X[drawn_rows(X, self.n_anchors, rng)]
+        self.bandwidth_ = self._width(X)
         return len(self.anchors_)
 
+    def _width(self, X: Array) -> float:
+        if self.bandwidth == "median":
+            sample = X[outward(X)[:: 1 + len(X) // 2000]]
+            return float(np.median(self._distances(sample))) or 1.0
+        if self.bandwidth == "twice-mean":
+            parts = (self._distances(X[rows]) for rows in gen_batches(len(X), _TILE))
+            total = sum(float(F.sum(dtype=np.float64)) for F in parts)
+            return 2.0 * total / (len(X) * len(self.anchors_)) or 1.0
+        return float(self.bandwidth)
+
+    def _distances(self, X: Array) -> Array:
+        """Distances to the anchors, squared for the Gaussian."""
+        F: Array = euclidean_distances(X, self.anchors_, squared=self.kernel == "gaussian")
+        return F
+
     def _map(self, X: Array) -> Array:
-        F = euclidean_distances(X, self.anchors_, squared=True)
-        return np.exp(F / -self.bandwidth_, out=F)
+        F = self._distances(X)
+        F /= -self.bandwidth_
+        return np.exp(F, out=F)

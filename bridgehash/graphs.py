@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 
 from ._validation import Flag, Range, Rules
 from .linalg import Array
-from .neighbors import nearest
+from .neighbors import nearest_others
 
 _TIE = 1e-9  # relative; distances this close count as equal
 
@@ -117,6 +117,20 @@ def label_graph(y_rows: NDArray[np.intp], y_columns: NDArray[np.intp]) -> Factor
     return FactoredGraph(one_hot(y_rows, n_classes), one_hot(y_columns, n_classes))
 
 
+def label_contrast(graph: FactoredGraph, H: Array) -> Array:
+    """S H with S = 2 W - 11ᵀ for a label graph W: +1 for rows of one class, -1 for others.
+
+    >>> y = np.array([0, 0, 1])
+    >>> label_contrast(label_graph(y, y), np.eye(3))
+    array([[ 1.,  1., -1.],
+           [ 1.,  1., -1.],
+           [-1., -1.,  1.]])
+    """
+    SH = 2.0 * (graph @ H)
+    SH -= H.sum(axis=0)
+    return SH
+
+
 class KNNGraph(BaseEstimator):
     """Symmetric k-NN graph of a domain with weights 0 and 1 (Eqs. 7-8).
 
@@ -152,10 +166,7 @@ class KNNGraph(BaseEstimator):
         """The graph over the rows of X; labels are ignored."""
         n = len(X)
         k = min(self.n_neighbors, n - 1)
-        F, columns = nearest(X, X, min(2 * k + 1, n))
-        is_self = columns == np.arange(n)[:, None]
-        is_self[~is_self.any(axis=1), -1] = True  # more duplicates than were asked for
-        F, columns = F[~is_self].reshape(n, -1), columns[~is_self].reshape(n, -1)
+        F, columns = nearest_others(X, min(2 * k, n - 1))
         reach = F[:, k - 1 : k] * (1 + _TIE) + np.finfo(X.dtype).eps * _mean_square(X)
         edge = reach >= F
         rows = np.broadcast_to(np.arange(n)[:, None], F.shape)[edge]

@@ -78,7 +78,7 @@ def pca(X: Array, n_components: int, *others: Array) -> Array:
     keep = values > values[:1] * m * np.finfo(C.dtype).eps
     vectors = vectors[:, keep]
     P = rows.T @ vectors / np.sqrt(values[keep]) if wide else vectors
-    return P * _majority_sign(rows @ P)
+    return P * majority_sign(rows @ P)
 
 
 def _spread(X: Array, n: int) -> Array:
@@ -86,8 +86,23 @@ def _spread(X: Array, n: int) -> Array:
     return X[order[np.linspace(0, len(X) - 1, min(n, len(X))).round().astype(int)]]
 
 
-def _majority_sign(V: Array) -> Array:
+def majority_sign(V: Array) -> Array:
+    """The sign of the third moment of each column: one that no order of the rows changes."""
     return np.where((V**3).sum(axis=0) < 0, -1.0, 1.0).astype(V.dtype)
+
+
+def standardised(X: Array) -> tuple[Array, Array, float]:
+    """Rows brought to mean zero and root-mean-square norm one, with that mean and that norm.
+
+    >>> standardised(np.array([[1.0], [5.0]]))
+    (array([[-1.],
+           [ 1.]]), array([3.]), 2.0)
+    """
+    mean = X.mean(axis=0)
+    X = X - mean
+    scale = float(np.sqrt(np.vdot(X, X) / len(X))) or 1.0
+    X *= 1.0 / scale
+    return X, mean, scale
 
 
 def random_orthonormal(p: int, r: int, rng: np.random.RandomState) -> Array:
@@ -102,14 +117,20 @@ def random_orthonormal(p: int, r: int, rng: np.random.RandomState) -> Array:
     return Q if p >= r else Q.T
 
 
-def procrustes(C: Array) -> Array:
+def procrustes(C: Array, *, within_rank: bool = False) -> Array:
     """The matrix with orthonormal columns (or rows) closest to C: argmax tr(QᵀC).
+
+    Where C lacks full rank, directions that it says nothing about are completed at will, or are
+    mapped to zero `within_rank`.
 
     >>> procrustes(np.diag([2.0, 5.0]))
     array([[1., 0.],
            [0., 1.]])
     """
-    U, _, Vt = np.linalg.svd(C, full_matrices=False)
+    U, values, Vt = np.linalg.svd(C, full_matrices=False)
+    if within_rank:
+        keep = values > values[:1] * max(C.shape) * np.finfo(C.dtype).eps
+        U, Vt = U[:, keep], Vt[keep]
     return U @ Vt
 
 
@@ -124,6 +145,13 @@ def itq_rotation(V: Array, R: Array, n_iter: int = 50) -> Array:
         B = signs(V @ R).astype(V.dtype)
         R = procrustes(V.T @ B)
     return R
+
+
+def itq_projection(X: Array, n_bits: int, n_iter: int, rng: np.random.RandomState) -> Array:
+    """Principal directions of centred rows, turned by ITQ from a random rotation: P R."""
+    P = pca(X, n_bits)
+    R = random_orthonormal(P.shape[1], n_bits, rng).astype(X.dtype)
+    return P @ itq_rotation(X @ P, R, n_iter)
 
 
 def row_space(X: Array) -> tuple[Array, Callable[[Array], Array]]:

@@ -17,6 +17,7 @@ from sklearn.neighbors import NearestNeighbors
 from .linalg import Array
 
 _PART = 64  # rows selected at a time: their distances fit into a core's cache
+_TILE = 1 << 22  # distances held at a time by a scan: 32 MB
 _GRAM_PAYS = 6_000  # rows among themselves; their distances are 288 MB then
 _FAISS_PAYS = 20_000  # rows searched, from which on faiss is asked where it is installed
 
@@ -34,6 +35,77 @@ def nearest(queries: Array, rows: Array, k: int) -> tuple[Array, NDArray[np.intp
     index = NearestNeighbors(n_neighbors=k, algorithm="brute", metric="sqeuclidean").fit(rows)
     F, columns = index.kneighbors(queries)
     return np.maximum(F, 0.0), columns
+
+
+def nearest_others(X: Array, k: int) -> tuple[Array, NDArray[np.intp]]:
+    """Squared distances and positions of the k other rows nearest to each row; k < len(X).
+
+    >>> nearest_others(np.array([[0.0], [1.0], [3.0]]), k=1)
+    (array([[1.],
+           [1.],
+           [4.]]), array([[1],
+           [0],
+           [1]]))
+    """
+    n = len(X)
+    F, columns = nearest(X, X, k + 1)
+    is_self = columns == np.arange(n)[:, None]
+    is_self[~is_self.any(axis=1), -1] = True  # more duplicates than were asked for
+    return F[~is_self].reshape(n, k), columns[~is_self].reshape(n, k)
+
+
+def nearest_whole_others(H: Array, k: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """`nearest_others` for rows of whole numbers, in no order; equal distances go by position.
+
+    Distances are exact then, and so is the key n F + j by which row j is chosen. Kept in
+    four bytes each: k may be large.
+
+    >>> nearest_whole_others(np.array([[0.0], [5.0], [1.0], [1.0]]), k=1)[1]
+    array([[2],
+           [2],
+           [3],
+           [2]], dtype=int32)
+    """
+    n, squares = len(H), np.einsum("ij,ij->i", H, H)
+    F, columns = np.empty((n, k), np.float32), np.empty((n, k), np.int32)
+    step = max(1, _TILE // n)
+
+    def select(start: int) -> None:
+        part, own = slice(start, start + step), np.arange(n)[start : start + step]
+        D = squares + squares[part, None] - 2.0 * H[part] @ H.T
+        key = n * D + np.arange(n)
+        key[np.arange(len(own)), own] = np.inf
+        columns[part] = np.argpartition(key, k - 1, axis=1)[:, :k]
+        F[part] = np.take_along_axis(D, columns[part], axis=1)
+
+    with ThreadPoolExecutor() as pool:  # NumPy selects outside the interpreter's lock
+        list(pool.map(select, range(0, n, step)))
+    return F, columns
+
+
+def class_extremes(
+    queries: Array, y: NDArray[np.intp], rows: Array, y_rows: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """For each query the farthest row of its class and the nearest row of another.
+
+    There must be such rows. The first of several equal distances counts.
+
+    >>> line, y = np.array([[0.0], [1.0], [3.0], [4.0]]), np.array([0, 0, 0, 1])
+    >>> class_extremes(line[:2], y[:2], line, y)
+    (array([2, 2]), array([3, 3]))
+    """
+    far, near = np.empty(len(y), np.intp), np.empty(len(y), np.intp)
+    squares = np.einsum("ij,ij->i", rows, rows)
+    step = max(1, _TILE // len(rows))
+    for c in np.unique(y):
+        members, same = np.flatnonzero(y == c), np.flatnonzero(y_rows == c)
+        for start in range(0, len(members), step):
+            part = members[start : start + step]
+            F = squares - 2.0 * queries[part] @ rows.T
+            far[part] = same[F[:, same].argmax(axis=1)]
+            F[:, same] = np.inf
+            near[part] = F.argmin(axis=1)
+    return far, near
 
 
 def _nearest_by_gram(rows: Array, k: int) -> tuple[Array, NDArray[np.intp]]:

@@ -2,12 +2,35 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.stats import ortho_group
+from sklearn.base import clone
 
-from bridgehash import ATH, ITQ, Shared
+from bridgehash import (
+    ATH,
+    DPLM,
+    FSDH,
+    GTH,
+    ITQ,
+    KSH,
+    LSH,
+    PCAH,
+    PSCA,
+    PWCF,
+    SCDH,
+    SDH,
+    SH,
+    SHSR,
+    SP,
+    THPI,
+    Procrustes,
+    PrototypeBank,
+    RidgeMap,
+    Shared,
+)
 
 N_BITS = 12
 
@@ -40,13 +63,34 @@ class Method:
 
     make: Callable[..., Any]
     labels: tuple[str, ...] = ()
+    welcome: tuple[str, ...] = ()  # labels that it uses where they are given
+    idle_bits: bool = False  # may a bit be the same for all rows?
     blind_to_own_rotation: bool = True  # may each domain be rotated by itself?
+    sees_single_features: bool = False  # then a rotation of the features is another problem
+    pairs: bool = False  # does it learn from paired rows?
 
     def fit(self, data, **parameters):
         return self.make(**parameters).fit(data.X_source, data.X_target, **self.needed(data))
 
+    def fit_to_all(self, data, **parameters):
+        """With all labels it has a use for: a domain without labels may be left unseen."""
+        welcome = {name: getattr(data, name) for name in self.welcome}
+        given = self.needed(data) | welcome
+        return self.make(**parameters).fit(data.X_source, data.X_target, **given)
+
     def needed(self, data):
-        return {name: getattr(data, name) for name in self.labels}
+        given = {name: getattr(data, name) for name in self.labels}
+        return given | ({"pairs": paired_rows(data)} if self.pairs else {})
+
+
+def paired_rows(data):
+    """Rows paired by their norms, which neither order nor rotation changes."""
+    order_s, order_t = (
+        np.argsort((np.asarray(X, dtype=float) ** 2).sum(axis=1), kind="stable")
+        for X in (data.X_source, data.X_target)
+    )
+    n = min(len(order_s), len(order_t))
+    return np.column_stack([order_s[:n], order_t[:n]])
 
 
 def _ath(constructor, labels=()):
@@ -63,6 +107,54 @@ def _shared_itq(n_bits=N_BITS, random_state=0, **parameters):
     return Shared(ITQ(n_bits, random_state=random_state, **parameters))
 
 
+def _shared(hasher, **what_moves_it):
+    """A method for one domain that learns without labels, lifted to two."""
+    return Method(
+        lambda **parameters: Shared(clone(hasher).set_params(**parameters)),
+        blind_to_own_rotation=False,
+        **what_moves_it,
+    )
+
+
+def _unlabelled(make, fixed=None, **what_moves_it):
+    fixed = {"n_bits": N_BITS, "random_state": 0} | (fixed or {})
+    return Method(
+        lambda **parameters: make(**(fixed | parameters)),
+        blind_to_own_rotation=False,
+        **what_moves_it,
+    )
+
+
+def _from_source(make, **what_moves_it):
+    fixed = {"n_bits": N_BITS, "random_state": 0}
+    return Method(
+        lambda **parameters: make(**(fixed | parameters)),
+        labels=("y_source",),
+        blind_to_own_rotation=False,
+        **what_moves_it,
+    )
+
+
+def _paired(make):
+    """Few rounds: ITQ of 13 rows for 12 bits ends at copies of a bit, where rounding decides."""
+    fixed = {"n_bits": N_BITS, "max_iter": 3, "random_state": 0}
+    return Method(lambda **parameters: make(**(fixed | parameters)), pairs=True)
+
+
+def _labelled(method, **traits):
+    """A method for one domain that learns from all rows with a label, and from no others."""
+    fixed = {"n_bits": N_BITS, "random_state": 0}
+    return Method(
+        lambda **parameters: Shared(method(**(fixed | parameters))),
+        labels=("y_source",),
+        welcome=("y_target",),
+        blind_to_own_rotation=False,
+        **traits,
+    )
+
+
+# A heavy graph gives one code to two rows of ten: the rotation is not determined then.
+LIGHT_GRAPH = {"laplacian": 1e-4, "pairing": "nearest"}
 BOTH = ("y_source", "y_target")
 METHODS = {
     "unsupervised": _ath(ATH.unsupervised),
@@ -74,6 +166,26 @@ METHODS = {
     "published supervised": _published("supervised", BOTH),
     "published kernel": _published("kernel", BOTH),
     "Shared(ITQ)": Method(_shared_itq, blind_to_own_rotation=False),
+    "Shared(LSH)": _shared(LSH(N_BITS, random_state=0), sees_single_features=True),
+    "Shared(PCAH)": _shared(PCAH(N_BITS)),
+    "Shared(SH)": _shared(SH(N_BITS)),
+    "Shared(SP)": _shared(SP(N_BITS, random_state=0), sees_single_features=True),
+    "Shared(SHSR)": _shared(SHSR(N_BITS, random_state=0), idle_bits=True),  # may tell domains apart
+    "Shared(DPLM)": _shared(DPLM(N_BITS, random_state=0)),
+    "Shared(DPLM), anchors": _shared(DPLM(N_BITS, oos="anchor", random_state=0)),
+    "Shared(KSH)": _labelled(KSH),
+    "Shared(SDH)": _labelled(SDH, idle_bits=True),  # as the constant of its classifier
+    "Shared(FSDH)": _labelled(FSDH),
+    "Shared(SCDH)": _labelled(SCDH),
+    "THPI": _unlabelled(THPI),
+    "THPI with a graph": _unlabelled(THPI, LIGHT_GRAPH),
+    "GTH-g": _unlabelled(GTH),
+    "GTH-h": _unlabelled(GTH, {"weights": "half_quadratic"}, sees_single_features=True),
+    "PWCF": _from_source(partial(PWCF, max_iter=6)),  # more rounds make much of rounding
+    "PSCA": _from_source(PSCA, sees_single_features=True),  # its ‖P‖₂,₁ switches them off
+    "PrototypeBank": _from_source(PrototypeBank),
+    "RidgeMap": _paired(RidgeMap),
+    "Procrustes": _paired(Procrustes),
 }
 
 

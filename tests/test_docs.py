@@ -75,3 +75,11 @@ def test_equations_name_functions_that_exist():
     for name in names:
         module, _, attribute = f"bridgehash.{name}".rpartition(".")
         assert hasattr(importlib.import_module(module), attribute), name
+
+
+def test_every_method_has_an_entry():
+    from bridgehash.methods import METHODS
+
+    page = (ROOT / "docs" / "methods.md").read_text()
+    described = set(re.findall(r"\*\*([\w+-]+)\*\*", page))
+    assert described == {name for name in METHODS if not name.startswith("ath-")}

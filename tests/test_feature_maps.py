@@ -102,6 +102,27 @@ def test_median_width_is_the_median_squared_distance(X):
     np.testing.assert_allclose(kernel.bandwidth_, np.median(squares))
 
 
+def test_an_exponential_kernel_takes_the_distance_itself(X):
+    kernel = AnchorKernel(6, 4.0, random_state=0, kernel="exponential").fit(X)
+    lengths = np.sqrt(((X[:, None] - kernel.anchors_) ** 2).sum(axis=2))
+    np.testing.assert_allclose(kernel.transform(X), np.exp(-lengths / 4.0), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("kernel", "power"), [("gaussian", 2), ("exponential", 1)])
+@pytest.mark.parametrize(("bandwidth", "of"), [("median", 1.0), ("twice-mean", 2.0)])
+def test_widths_follow_the_distances_that_the_kernel_takes(kernel, power, bandwidth, of):
+    X = np.random.default_rng(0).normal(size=(1500, 3))  # more than a tile
+    feature_map = AnchorKernel(5, bandwidth, random_state=0, kernel=kernel).fit(X)
+    lengths = np.sqrt(((X[:, None] - feature_map.anchors_) ** 2).sum(axis=2))
+    middle = np.median if bandwidth == "median" else np.mean
+    np.testing.assert_allclose(feature_map.bandwidth_, of * middle(lengths**power), rtol=1e-6)
+
+
+@pytest.mark.parametrize("bandwidth", ["median", "twice-mean"])
+def test_rows_without_distances_have_a_width_all_the_same(bandwidth):
+    assert AnchorKernel(2, bandwidth, random_state=0).fit(np.ones((4, 3))).bandwidth_ == 1.0
+
+
 def test_equal_rows_have_similarity_one():
     K = AnchorKernel(n_anchors=2, random_state=0).fit_transform(np.ones((4, 3)))
     np.testing.assert_array_equal(K, 1.0)
@@ -115,6 +136,7 @@ def test_equal_rows_have_similarity_one():
         (AnchorKernel(bandwidth=0.0), "bandwidth"),
         (AnchorKernel(bandwidth=-1.0), "bandwidth"),
         (AnchorKernel(bandwidth="mean"), "bandwidth"),
+        (AnchorKernel(kernel="linear"), "kernel"),
         (PrincipalMap(n_components=0), "n_components"),
     ],
     ids=repr,

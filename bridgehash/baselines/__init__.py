@@ -1,5 +1,42 @@
 """Methods to compare with, each in a file of its own."""
 
+from .dplm import DPLM
+from .fsdh import FSDH
+from .gth import GTH
 from .itq import ITQ
+from .ksh import KSH
+from .lsh import LSH
+from .pcah import PCAH
+from .procrustes import Procrustes
+from .prototype_bank import PrototypeBank
+from .psca import PSCA
+from .pwcf import PWCF
+from .ridge_map import RidgeMap
+from .scdh import SCDH
+from .sdh import SDH
+from .sh import SH, SpectralModes
+from .shsr import SHSR
+from .sp import SP
+from .thpi import THPI
 
-__all__ = ["ITQ"]
+__all__ = [
+    "DPLM",
+    "FSDH",
+    "GTH",
+    "ITQ",
+    "KSH",
+    "LSH",
+    "PCAH",
+    "PSCA",
+    "PWCF",
+    "SCDH",
+    "SDH",
+    "SH",
+    "SHSR",
+    "SP",
+    "THPI",
+    "Procrustes",
+    "PrototypeBank",
+    "RidgeMap",
+    "SpectralModes",
+]

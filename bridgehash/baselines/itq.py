@@ -13,7 +13,7 @@ from .._validation import Range, Rules
 from ..base import About, BaseHasher
 from ..codes import MAX_BITS
 from ..encoder import LinearEncoder
-from ..linalg import Array, itq_rotation, pca, random_orthonormal
+from ..linalg import Array, itq_projection
 
 
 class ITQ(BaseHasher):
@@ -51,8 +51,5 @@ class ITQ(BaseHasher):
     def _learn(self, X: Array, y: NDArray[Any] | None) -> LinearEncoder:
         rng = check_random_state(self.random_state)
         mean = X.mean(axis=0)
-        P = pca(X - mean, self.n_bits)
-        R = random_orthonormal(P.shape[1], self.n_bits, rng).astype(X.dtype)
-        R = itq_rotation((X - mean) @ P, R, self.max_iter)
         self.n_iter_ = self.max_iter
-        return LinearEncoder(P @ R, mean)
+        return LinearEncoder(itq_projection(X - mean, self.n_bits, self.max_iter, rng), mean)

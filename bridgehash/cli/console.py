@@ -65,12 +65,12 @@ def show_fields(fields: Iterable[tuple[str, str]]) -> None:
     _print_trimmed(grid)
 
 
-def show_table(header: tuple[str, str, str], rows: Iterable[tuple[str, ...]]) -> None:
-    """A table of names, numbers and remarks."""
+def show_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]], numbers: str = "") -> None:
+    """A table of words; the column called `numbers` is flush right."""
     console = results()
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
-    for i, name in enumerate(header):
-        table.add_column(name, justify="right" if i == 1 else "left")
+    for name in header:
+        table.add_column(name, justify="right" if name == numbers else "left")
     for row in rows:
         table.add_row(*map(Text, row))
     _print_trimmed(table)

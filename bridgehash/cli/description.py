@@ -43,14 +43,15 @@ def describe(path: Path) -> dict[str, Any]:
 
 def fit_record(model: Any) -> dict[str, Any]:
     """Rounds and objective of a fit, where the method leaves any."""
-    objective = getattr(model, "objective_", None)
+    fitted = getattr(model, "hasher_", model)  # inside `Shared`
+    objective = getattr(fitted, "objective_", None)
     if objective is None or len(objective) == 0:
         return {}
-    first, last = (float(objective["total"][i]) for i in (0, -1))
+    total = objective["total"] if objective.dtype.names else objective
     return {
-        "n_iter": int(model.n_iter_),
-        "converged": bool(model.converged_),
-        "objective": {"first": first, "last": last},
+        "n_iter": int(fitted.n_iter_),
+        **({"converged": bool(fitted.converged_)} if hasattr(fitted, "converged_") else {}),
+        "objective": {"first": float(total[0]), "last": float(total[-1])},
     }
 
 
@@ -59,9 +60,9 @@ def fit_fields(record: dict[str, Any]) -> list[tuple[str, str]]:
     if "objective" not in record:
         return []
     objective = record["objective"]
-    converged = "converged" if record["converged"] else "not converged"
+    converged = {True: ", converged", False: ", not converged", None: ""}[record.get("converged")]
     return [
-        ("iterations", f"{record['n_iter']}, {converged}"),
+        ("iterations", f"{record['n_iter']}{converged}"),
         ("objective", f"{objective['first']:.6g} -> {objective['last']:.6g}"),
     ]
 

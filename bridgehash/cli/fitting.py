@@ -20,11 +20,11 @@ from .methods import tunable
 from .models import check_one_kind, read_row_labels
 from .tables import InputError, read_matrix
 
-Data = dict[str, NDArray[Any]]  # X_source, X_target and, where given, y_source, y_target
+Data = dict[str, NDArray[Any]]  # X_source, X_target; where given, y_source, y_target, pairs
 
 
 def read_domains(
-    specs: dict[str, str], labels: dict[str, str | None], verbose: bool | None
+    specs: dict[str, str], labels: dict[str, str | None], pairs: str | None, verbose: bool | None
 ) -> Data:
     """The arguments of a hasher's `fit`, by name, from what each side is called on the line."""
     data: Data = {}
@@ -38,7 +38,19 @@ def read_domains(
         if y is not None:
             data[f"y_{side}"] = read_row_labels(y, len(X), spec)
     check_one_kind({str(labels[s]): data[f"y_{s}"] for s in specs if f"y_{s}" in data})
+    if pairs is not None:
+        data["pairs"] = _read_pairs(pairs)
     return data
+
+
+def _read_pairs(spec: str) -> NDArray[np.intp]:
+    numbers = read_matrix(spec)
+    if numbers.shape[1] != 2 or (numbers != np.round(numbers)).any():
+        raise InputError(
+            f"{spec}: pairs have two columns of whole numbers, a row of the source and a row of "
+            f"the target, not {counted(numbers.shape[1], 'column')}"
+        )
+    return numbers.astype(np.intp)
 
 
 def learn(
@@ -63,7 +75,8 @@ def fitted_fields(hasher: BaseTransferHasher, data: Data) -> list[tuple[str, str
     """Sizes, bits and the course of the fit."""
     sides = [(side, _size(data, side)) for side in ("source", "target")]
     bits = str(hasher.encoder("target").n_bits)
-    return [*sides, ("bits", bits), *fit_fields(fit_record(hasher))]
+    paired = [("pairs", str(len(data["pairs"])))] if "pairs" in data else []
+    return [*sides, *paired, ("bits", bits), *fit_fields(fit_record(hasher))]
 
 
 def _size(data: Data, side: str) -> str:
@@ -85,4 +98,5 @@ def _in_words_of_the_command(specs: dict[str, str]) -> Iterator[None]:
         raise
     except ValueError as error:
         line = re.sub(r"\b(X|y)_(source|target)\b", translated, str(error))
+        line = re.sub(r"\bgive pairs\b|^pairs\b", lambda m: m[0].replace("pairs", "--pairs"), line)
         raise InputError(line) from error

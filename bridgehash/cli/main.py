@@ -25,7 +25,7 @@ from .console import counted, note, results, show_fields, show_table
 from .description import describe, described_fields
 from .failures import guarded, writing
 from .fitting import fitted_fields, learn, read_domains
-from .methods import apply_settings, build, choose_preset, uses_labels
+from .methods import apply_settings, build, choose_preset, ignored, method_records
 from .models import (
     check_not_an_input,
     encode_blocks,
@@ -100,6 +100,7 @@ def fit(
     published: opt.Published = False,
     labels_source: opt.LabelsSource = None,
     labels_target: opt.LabelsTarget = None,
+    pairs: opt.Pairs = None,
     bits: opt.Bits = 64,
     settings: opt.Settings = None,
     seed: opt.Seed = 0,
@@ -122,9 +123,9 @@ def fit(
     hasher = build(method, preset=preset, published=published, n_bits=bits, seed=seed)
     apply_settings(hasher, settings or [])
     specs = {"source": source, "target": target}
-    data = read_domains(specs, labels, verbose)
-    if len(data) > 2 and not uses_labels(hasher) and verbose is not False:
-        note(f"{preset or method} does not use labels; those given are ignored")
+    data = read_domains(specs, labels, pairs, verbose)
+    for word in ignored(hasher, data) if verbose is not False else ():
+        note(f"{preset or method} does not use {word}; those given are ignored")
     learn(hasher, data, specs, verbose)
     with writing(path):
         save(hasher, path)
@@ -223,7 +224,7 @@ def evaluate(
         f"{record['n_queries']} {domains[0]}queries, {record['n_database']} {domains[1]}rows "
         f"to find, {record['n_bits']} bits"
     )
-    show_table(("score", "per cent", "meaning"), score_rows(record))
+    show_table(("score", "per cent", "meaning"), score_rows(record), numbers="per cent")
 
 
 @app.command()
@@ -239,6 +240,22 @@ def info(model: opt.Model, as_json: opt.Json = False) -> None:
         print(json.dumps(record, indent=2))
     else:
         show_fields(described_fields(record))
+
+
+@app.command()
+def methods(as_json: opt.Json = False) -> None:
+    """List all methods: what each learns from, and where it comes from.
+
+    \b
+    Example:
+      bridgehash methods
+      bridgehash fit photos.npy sketches.npy --method gth-g --out model.bh
+    """
+    if as_json:
+        print(json.dumps(method_records(), indent=2, ensure_ascii=False))
+    else:
+        columns = ("method", "kind", "inputs", "citation")
+        show_table(columns, [tuple(record[c] for c in columns) for record in method_records()])
 
 
 @app.command()

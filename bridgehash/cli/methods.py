@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import get_tags
 
-from bridgehash import ATH, ITQ, Shared
+from bridgehash import ATH, Shared
 from bridgehash.ath.estimator import BIPARTITES, FEATURE_MAPS, GRAPHS
 from bridgehash.ath.presets import PRESETS, PUBLISHED
 from bridgehash.ath.starts import STARTS
 from bridgehash.base import BaseTransferHasher
+from bridgehash.methods import METHODS
 
 from .tables import InputError
 
-METHODS: dict[str, Callable[..., BaseTransferHasher]] = {  # a further method is one line
-    "ath": ATH,
-    "itq": lambda **parameters: Shared(ITQ(**parameters)),
-}
+NAMES = ("ath", *METHODS)  # "ath" leaves the realisation to --preset, or to the labels given
 
 _NAMED_PARTS: dict[str, dict[str, Any]] = {  # names that stand for objects with parameters
     "source_graph": GRAPHS,
@@ -31,6 +28,20 @@ _NAMED_PARTS: dict[str, dict[str, Any]] = {  # names that stand for objects with
     "start": STARTS,
 }
 _SPELLED = {"None": None, "True": True, "False": False}  # as Python spells what JSON spells else
+
+
+def method_records() -> list[dict[str, str]]:
+    """What there is to tell of each method."""
+    return [
+        {
+            "method": name,
+            "kind": entry.about.kind,
+            "inputs": entry.inputs,
+            "citation": entry.about.citation,
+            "title": entry.title,
+        }
+        for name, entry in METHODS.items()
+    ]
 
 
 def choose_preset(
@@ -60,17 +71,21 @@ def build(
     method: str, *, preset: str | None, published: bool, n_bits: int, seed: int
 ) -> BaseTransferHasher:
     """An unfitted hasher of its own: nothing in it is shared with a preset."""
-    if method not in METHODS:
-        raise _unknown("method", method, METHODS)
-    parameters: dict[str, Any] = {}
+    if method not in NAMES:
+        raise _unknown("method", method, NAMES)
     if method == "ath":
         if preset not in PRESETS:
             raise _unknown("preset", str(preset), PRESETS)
-        parameters = PRESETS[preset] | (PUBLISHED[preset] if published else {})
+        hasher: BaseTransferHasher = ATH(
+            **(PRESETS[preset] | (PUBLISHED[preset] if published else {}))
+        )
     elif preset or published:
         raise InputError(f"--preset and --published belong to --method ath, not {method}; drop")
-    hasher: BaseTransferHasher = METHODS[method](**parameters)
-    tunable(hasher).set_params(n_bits=n_bits, random_state=seed)
+    else:
+        hasher = METHODS[method].make()
+    estimator = tunable(hasher)
+    settable = {"n_bits": n_bits, "random_state": seed}
+    estimator.set_params(**{k: v for k, v in settable.items() if k in estimator.get_params()})
     return clone(hasher)
 
 
@@ -79,11 +94,18 @@ def tunable(hasher: BaseTransferHasher) -> BaseEstimator:
     return hasher.hasher if isinstance(hasher, Shared) else hasher
 
 
-def uses_labels(hasher: BaseTransferHasher) -> bool:
-    """Does any part of the method look at labels?"""
-    if isinstance(hasher, Shared):
-        return bool(get_tags(hasher.hasher).target_tags.required)
-    return any("label" in str(part).lower() for part in hasher.get_params(deep=False).values())
+def ignored(hasher: BaseTransferHasher, given: Collection[str]) -> list[str]:
+    """What of labels and pairs was given in vain, in words."""
+    method: Any = tunable(hasher)
+    if isinstance(method, ATH):
+        parts = method.get_params(deep=False).values()
+        needs = {"y"} if any("label" in str(part).lower() for part in parts) else set()
+    else:
+        about = method.about
+        needs = {need.partition("_")[0] for need in (*about.needs, *about.uses)}
+    kinds = {"y": "labels", "pairs": "pairs"}
+    given = {name.partition("_")[0] for name in given}
+    return [word for kind, word in kinds.items() if kind in given and kind not in needs]
 
 
 def apply_settings(hasher: BaseTransferHasher, settings: Iterable[str]) -> None:

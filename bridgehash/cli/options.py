@@ -10,7 +10,7 @@ import typer
 from bridgehash.ath.presets import PRESETS
 from bridgehash.codes import MAX_BITS
 
-from .methods import METHODS
+from .methods import NAMES
 from .models import Domain
 
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help="Features of the source.")]
@@ -22,7 +22,9 @@ ModelOut = Annotated[Path, typer.Option("--out", help="Model file to write: *.bh
 CodesOut = Annotated[Path, typer.Option("--out", help="File to write: *.npy or *.parquet.")]
 DemoOut = Annotated[Path, typer.Option("--out", help="Folder to write to.")]
 
-Method = Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")]
+Method = Annotated[
+    str, typer.Option(help=f"One of {', '.join(NAMES)}; `bridgehash methods` tells what they are.")
+]
 Preset = Annotated[
     str | None,
     typer.Option(
@@ -37,6 +39,13 @@ LabelsSource = Annotated[
 ]
 LabelsTarget = Annotated[
     str | None, typer.Option(metavar="SPEC", help="Labels of the target; -1 where unknown.")
+]
+Pairs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPEC",
+        help="Two columns of row numbers from 0: a row of the source, its partner in the target.",
+    ),
 ]
 Bits = Annotated[int, typer.Option(min=1, max=MAX_BITS, help="Length of the codes.")]
 Settings = Annotated[

@@ -36,6 +36,8 @@ def _inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = np.array(["ant", "bee", "cat"])
     np.save(folder / "source.npy", X_s)
     np.save(folder / "target.npy", X_t)
+    np.save(folder / "pairs.npy", np.column_stack([np.arange(30), np.arange(30)]))
+    np.save(folder / "wrong.npy", np.array([[0, 1], [2, 50]]))
     np.savez(folder / "labels.npz", source=names[y_s], target=names[y_t], numbers=y_s)
     hasher = ATH.supervised(n_bits=12, random_state=0).fit(X_s, X_t, y_source=y_s, y_target=y_t)
     save(hasher, folder / "model.bh")

@@ -144,9 +144,43 @@ def test_no_feature_map_can_be_asked_for(run: Run, text: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_fits_and_encodes(run: Run, method: str) -> None:
-    assert run(f"{FIT} --method {method}").code == 0
+    ended = run(f"{FIT} --method {method} {LABELS} --pairs pairs.npy --set n_bits=6")
+    assert ended.code == 0, ended.err
     assert run("encode new.bh source.npy --domain source --out codes.npy").code == 0
     assert np.load("codes.npy").shape == (60, 1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_demands_what_it_lists(run: Run, method: str) -> None:
+    ended = run(f"{FIT} --method {method}")
+    needed = ["pairs" if "pairs" in METHODS[method].about.needs else "labels"]
+    needed = needed if METHODS[method].about.needs else []
+    assert ended.code == (2 if needed else 0)
+    assert all(f"--{need}" in ended.err for need in needed)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_refuses_an_unknown_key_and_names_the_nearest(run: Run, method: str) -> None:
+    ended = run(f"{FIT} --method {method} --set n_bit=4")
+    assert ended.code == 2
+    assert "did you mean 'n_bits'?" in ended.err
+
+
+def test_methods_are_listed_with_what_they_need(run: Run) -> None:
+    lines = run("methods").out.splitlines()
+    assert lines[0].split() == ["method", "kind", "inputs", "citation"]
+    assert [line.split()[0] for line in lines[1:]] == list(METHODS)
+    records = json.loads(run("methods --json").out)
+    assert [record["method"] for record in records] == list(METHODS)
+    assert all(record["citation"] and record["title"] for record in records)
+
+
+def test_pairs_are_used_or_a_note(run: Run) -> None:
+    ended = run(f"{FIT} --method ridge-map --pairs pairs.npy")
+    assert ended.err == ""
+    assert fields(ended.out)["pairs"].strip() == "30"
+    assert run(f"{FIT} --method itq+ --pairs pairs.npy").err == ""
+    assert "itq does not use pairs" in run(f"{FIT} --method itq --pairs pairs.npy").err
 
 
 def test_encode_in_blocks_is_encode(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

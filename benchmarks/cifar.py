@@ -1,0 +1,122 @@
+"""CIFAR-10 GIST, 59,000 training rows and 1,000 queries: levels, time and memory of every method.
+
+    python benchmarks/cifar.py [--methods itq,sp,...] [--bits 64] [--splits 3]
+
+Needs the data pack ($BRIDGEHASH_DATA, else ../shared/data). Each split draws 100 queries of each
+class; the other rows train and are searched. Two-domain methods see them cut at random into two
+halves, and code each half by the encoder of its own. Rows are taken as they are stored, in
+float64; those methods that learn from labels see all labels of training rows (of the source half,
+where they want no more). Every fit runs in a process of its own with two threads: `seconds` is
+the fit, `GiB` the largest memory of the process, inputs included. `paper` is Table I of the ATH
+paper (radius_pr_area, its 10 splits).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = Path(os.environ.get("BRIDGEHASH_DATA") or ROOT.parent / "shared" / "data")
+PAPER = {"itq": 16.21, "sp": 17.20, "dplm": 19.50, "shsr": 16.47, "gth-g": 16.77, "ath-u": 20.82}
+N_QUERIES = 100  # a class
+
+
+def split(seed: int) -> tuple[Any, Any, Any, Any]:
+    """Rows and labels for training, rows and labels of the queries."""
+    with np.load(DATA / "cifar10_gist512.npz") as data:
+        X, y = data["gist512"].astype(np.float64), data["y"]
+    rng = np.random.default_rng(seed)
+    query = np.concatenate(
+        [rng.choice(np.flatnonzero(y == k), N_QUERIES, replace=False) for k in np.unique(y)]
+    )
+    train = rng.permutation(np.setdiff1d(np.arange(len(y)), query))
+    return X[train], y[train], X[query], y[query]
+
+
+def one(method: str, bits: int, seed: int) -> None:
+    """Fit, score, and print area, map, seconds and GiB: run in a process of its own."""
+    from bridgehash import Shared
+    from bridgehash.methods import METHODS
+    from bridgehash.metrics import distance_histogram, mean_average_precision, radius_pr_area
+
+    X, y, X_query, y_query = split(seed)
+    half = len(X) // 2
+    entry = METHODS[method]
+    hasher = entry.make(n_bits=bits)
+    estimator = hasher.hasher if isinstance(hasher, Shared) else hasher
+    if "random_state" in estimator.get_params():
+        estimator.set_params(random_state=seed)
+    needs = set(entry.about.needs)
+    given: dict[str, Any] = {}
+    if needs & {"y", "y_source"}:
+        given["y_source"] = y[:half]
+    if needs & {"y", "y_target"}:
+        given["y_target"] = y[half:]
+    started = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        hasher.fit(X[:half], X[half:], **given)
+    seconds = time.perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    codes = np.vstack([hasher.encode(X[:half], "source"), hasher.encode(X[half:], "target")])
+    histogram = distance_histogram(hasher.encode(X_query, "target"), codes, y_query, y, n_bits=bits)
+    print(radius_pr_area(histogram), mean_average_precision(histogram), seconds, peak)
+
+
+def main() -> None:
+    from bridgehash.methods import METHODS
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    unpaired = [name for name, entry in METHODS.items() if "pairs" not in entry.about.needs]
+    parser.add_argument("--methods", default=",".join(unpaired))
+    parser.add_argument("--bits", type=int, default=64)
+    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one is not None:
+        one(options.methods, options.bits, options.one)
+        return
+    if not DATA.is_dir():
+        parser.exit(2, f"no data pack at {DATA}: set BRIDGEHASH_DATA\n")
+    table = Table(
+        "method", "area", "paper", "map", "seconds", "GiB", box=MARKDOWN, title="CIFAR-10 GIST"
+    )
+    for method in options.methods.split(","):
+        runs = []
+        for seed in range(options.splits):
+            line = [sys.executable, __file__, "--methods", method, "--one", str(seed)]
+            line += ["--bits", str(options.bits)]
+            done = subprocess.run(line, capture_output=True, text=True, check=False)
+            if done.returncode:
+                sys.exit(f"{method}: {done.stderr}")
+            runs.append([float(word) for word in done.stdout.split()])
+        mean, spread, worst = np.mean(runs, 0), np.std(runs, 0), np.max(runs, 0)
+        table.add_row(
+            method,
+            f"{100 * mean[0]:.1f} ± {100 * spread[0]:.1f}",
+            f"{PAPER[method]:.1f}" if method in PAPER and options.bits == 64 else "",
+            f"{100 * mean[1]:.1f} ± {100 * spread[1]:.1f}",
+            f"{worst[2]:.0f}",
+            f"{worst[3]:.1f}",
+        )
+        print(method, runs, file=sys.stderr)
+    Console(width=None if os.isatty(1) else 110).print(table)
+
+
+if __name__ == "__main__":
+    main()

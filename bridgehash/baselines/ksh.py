@@ -1,0 +1,195 @@
+"""KSH, supervised hashing with kernels (Liu, Wang, Ji, Jiang & Chang, CVPR 2012)."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import ClassVar
+
+import numpy as np
+from scipy.linalg import eigh
+from sklearn.utils.validation import check_random_state
+
+from .._validation import Range, Rules
+from ..base import About, BaseLabelHasher, Ids
+from ..codes import MAX_BITS, signs
+from ..encoder import LinearEncoder
+from ..feature_maps import AnchorKernel, drawn_rows
+from ..graphs import label_contrast, label_graph
+from ..linalg import Array, majority_sign
+
+_SINGULAR = 1e-8  # of the mean eigenvalue: the ridge of a scatter matrix that has no inverse
+_DOUBLINGS = 50  # of the curvature, at most, in one step of the refinement
+_FLAT = 1e-2  # a change of the smooth objective a row that ends the refinement
+
+
+class KSH(BaseLabelHasher):
+    """Bits of a kernel machine, one after the other, whose products tell who shares a class.
+
+    min ‖BBᵀ/r - S‖² over B = sign(KA): S is +1 within a class and -1 across, K the centred
+    Gaussian similarities of some labelled rows to anchors. Each bit explains what the
+    bits before it left, R = rS - Σ bbᵀ: a generalised eigenvector starts it, accelerated gradient
+    steps on -pᵀRp with a smooth sign p refine it, and the better of the two is kept. Objective,
+    steps and constants are those of the paper and its public code,
+    Supervised-Hashing-with-Kernels. Ours: products with R by class sums instead of an l × l
+    matrix, a ridge where the eigenproblem is singular, the sign of an eigenvector (the third moment
+    of its projections is positive). Labelled rows alone are seen. Kernel widths and means come from
+    all of them.
+
+    Parameters
+    ----------
+    n_bits : int, default=64
+    n_anchors : int, default=300
+        Rows drawn as anchors; all where there are fewer.
+    n_labelled : int, default=2000
+        l, rows drawn for S; all where there are fewer.
+    max_iter : int, default=500
+        Gradient steps a bit at most.
+    random_state : int, RandomState or None
+        Draws both.
+
+    Attributes
+    ----------
+    objective_ : array of shape (n_bits,)
+        After each bit.
+    n_iter_ : int
+        Gradient steps of the bit that took most.
+    """
+
+    about: ClassVar = About("supervised", "Liu, Wang, Ji, Jiang & Chang, CVPR 2012", ("y",))
+    _rules: ClassVar[Rules] = {
+        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_anchors": Range(1, kind=Integral),
+        "n_labelled": Range(2, kind=Integral),
+        "max_iter": Range(0, kind=Integral),
+    }
+
+    def __init__(
+        self,
+        n_bits: int = 64,
+        n_anchors: int = 300,
+        n_labelled: int = 2000,
+        max_iter: int = 500,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_bits = n_bits
+        self.n_anchors = n_anchors
+        self.n_labelled = n_labelled
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def _learn_classes(self, X: Array, y: Ids) -> LinearEncoder:
+        rng = check_random_state(self.random_state)
+        kernel = AnchorKernel(self.n_anchors, "twice-mean", rng.randint(2**31 - 1)).fit(X)
+        K = kernel.transform(X)
+        mean = K.mean(axis=0, dtype=np.float64)
+        rows = drawn_rows(X, self.n_labelled, rng)
+        A, objective, self.n_iter_ = greedy_bits(
+            K[rows] - mean, y[rows], self.n_bits, self.max_iter
+        )
+        self.objective_ = np.array(objective)
+        return LinearEncoder(A.astype(X.dtype), mean.astype(X.dtype), maps=[kernel])
+
+
+class Residual:
+    """R = rS - BBᵀ: what the bits so far leave of the similarities; never formed."""
+
+    def __init__(self, y: Ids, n_bits: int) -> None:
+        self._y, self._n_bits = y, n_bits
+        self._bits: Array = np.empty((n_bits, len(y)))
+        self._n_found = 0
+        self.square = float(n_bits * len(y)) ** 2  # ‖R‖²
+
+    def __matmul__(self, p: Array) -> Array:
+        """R p for a vector p."""
+        B = self._bits[: self._n_found]
+        sums = np.bincount(self._y, weights=p)  # a class
+        Sp = 2.0 * sums[self._y] - sums.sum()
+        return self._n_bits * Sp - (B @ p) @ B
+
+    def explained(self, p: Array) -> float:
+        """pᵀRp."""
+        return float(p @ (self @ p))
+
+    def subtract(self, b: Array) -> None:
+        """R - bbᵀ in place of R."""
+        self.square += float(len(b)) ** 2 - 2.0 * self.explained(b)
+        self._bits[self._n_found] = b
+        self._n_found += 1
+
+
+def greedy_bits(K: Array, y: Ids, n_bits: int, max_iter: int) -> tuple[Array, list[float], int]:
+    """Projections A of centred kernel rows, the objective after each bit, most steps taken."""
+    R = Residual(y, n_bits)
+    scatter = invertible(K.T @ K)
+    KRK = n_bits * K.T @ label_contrast(label_graph(y, y), K)
+    A = np.empty((K.shape[1], n_bits))
+    objective, most = [], 0
+    for t in range(n_bits):
+        start = spectral_start(K, KRK, scatter)
+        refined, n_steps = refine(K, R, start, max_iter)
+        b, b_refined = (signs(K @ a).astype(K.dtype) for a in (start, refined))
+        A[:, t] = start
+        if R.explained(b_refined) > R.explained(b):
+            A[:, t], b = refined, b_refined
+        R.subtract(b)
+        Kb = K.T @ b
+        KRK -= np.outer(Kb, Kb)
+        objective.append(R.square / n_bits**2)
+        most = max(most, n_steps)
+    return A, objective, most
+
+
+def invertible(C: Array) -> Array:
+    """C with a small ridge where it is singular: anchors repeat, or outnumber the rows."""
+    ridge = _SINGULAR * float(np.trace(C)) / len(C)
+    if eigh(C, eigvals_only=True, subset_by_index=(0, 0))[0] > ridge:
+        return C
+    return C + (ridge or 1.0) * np.eye(len(C))
+
+
+def spectral_start(K: Array, KRK: Array, scatter: Array) -> Array:
+    """argmax (Ka)ᵀR(Ka) / ‖Ka‖², scaled to ‖Ka‖² = l: the sign of the bit left out."""
+    m = len(KRK)
+    a: Array = eigh(KRK, scatter, subset_by_index=(m - 1, m - 1))[1][:, 0]
+    h = K @ a
+    scale = np.sqrt(len(K)) / (float(np.linalg.norm(h)) or 1.0)
+    return scale * majority_sign(h) * a
+
+
+def smooth_loss(R: Residual, h: Array) -> tuple[float, Array]:
+    """g = -pᵀRp with p = 2 / (1 + exp(-h)) - 1, and its gradient by h."""
+    p = np.tanh(h / 2)  # the same, and it never overflows
+    Rp = R @ p
+    return -float(p @ Rp), -Rp * (1.0 - p * p)
+
+
+def refine(K: Array, R: Residual, a: Array, max_iter: int) -> tuple[Array, int]:
+    """Accelerated gradient steps (Nesterov) on the smooth loss from a; their number, too.
+
+    The curvature is doubled until the loss falls as a parabola promises, and never lowered. All
+    projections h = Ka are kept along: two products with K a step, none a doubling.
+    """
+    a_before, h = a, K @ a
+    h_before, g = h, smooth_loss(R, h)[0]
+    delta_before, delta, curvature = 0.0, 1.0, 1.0
+    for step in range(1, max_iter + 1):
+        momentum = (delta_before - 1.0) / delta
+        v, h_v = a + momentum * (a - a_before), h + momentum * (h - h_before)
+        g_v, slope = smooth_loss(R, h_v)
+        gradient = K.T @ slope
+        square, h_gradient = float(gradient @ gradient), K @ gradient
+        for _ in range(_DOUBLINGS + 1):
+            h_new = h_v - h_gradient / curvature
+            g_new = smooth_loss(R, h_new)[0]
+            if g_new <= g_v - square / (2.0 * curvature):
+                break
+            curvature *= 2.0
+        else:
+            return a, step
+        a_before, a = a, v - gradient / curvature
+        h_before, h = h, h_new
+        delta_before, delta = delta, (1.0 + np.sqrt(1.0 + 4.0 * delta**2)) / 2.0
+        if abs(g_new - g) <= _FLAT * len(K):
+            return a, step
+        g = g_new
+    return a, max_iter

@@ -1,0 +1,45 @@
+"""LSH, random hyperplanes (Charikar, STOC 2002)."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_random_state
+
+from .._validation import Range, Rules
+from ..base import About, BaseHasher
+from ..codes import MAX_BITS
+from ..encoder import LinearEncoder
+from ..linalg import Array
+
+
+class LSH(BaseHasher):
+    """The side of random hyperplanes on which a row lies; nothing is learned but the mean.
+
+    bit_j = sign((x - mean) · w_j) with Gaussian w_j: two bits differ with a probability that is
+    the angle between two centred rows, divided by π. The hyperplanes are the paper's;
+    that they pass through the mean of the training rows is the custom of its public ports.
+
+    Parameters
+    ----------
+    n_bits : int, default=64
+    random_state : int, RandomState or None
+        Draws the hyperplanes.
+    """
+
+    about: ClassVar = About("unsupervised", "Charikar, STOC 2002")
+    _rules: ClassVar[Rules] = {"n_bits": Range(1, MAX_BITS, Integral)}
+
+    def __init__(
+        self, n_bits: int = 64, random_state: int | np.random.RandomState | None = None
+    ) -> None:
+        self.n_bits = n_bits
+        self.random_state = random_state
+
+    def _learn(self, X: Array, y: NDArray[Any] | None) -> LinearEncoder:
+        rng = check_random_state(self.random_state)
+        W = rng.standard_normal((X.shape[1], self.n_bits))
+        return LinearEncoder(W.astype(X.dtype), X.mean(axis=0))

@@ -1,0 +1,49 @@
+"""PCAH, signs of principal components (Wang, Kumar, Chang, CVPR 2010)."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validation import Range, Rules
+from ..base import About, BaseHasher
+from ..codes import MAX_BITS
+from ..encoder import LinearEncoder
+from ..linalg import Array, pca
+
+
+class PCAH(BaseHasher):
+    """Signs of the leading principal components.
+
+    The projections P maximise tr(Pᵀ Xᵀ X P) over PᵀP = I for centred rows X, as in the public
+    code. Codes longer than the rank of the data repeat the directions from the first one
+    on, which is ours: a distance then counts the leading directions more often.
+
+    Parameters
+    ----------
+    n_bits : int, default=64
+    """
+
+    about: ClassVar = About("unsupervised", "Wang, Kumar & Chang, CVPR 2010")
+    _rules: ClassVar[Rules] = {"n_bits": Range(1, MAX_BITS, Integral)}
+
+    def __init__(self, n_bits: int = 64) -> None:
+        self.n_bits = n_bits
+
+    def _learn(self, X: Array, y: NDArray[Any] | None) -> LinearEncoder:
+        mean = X.mean(axis=0)
+        return LinearEncoder(repeated(pca(X - mean, self.n_bits), self.n_bits), mean)
+
+
+def repeated(P: Array, n_bits: int) -> Array:
+    """The columns of P over and over until there are n_bits; zeros where P has none.
+
+    >>> repeated(np.array([[1.0, 2.0]]), 3)
+    array([[1., 2., 1.]])
+    """
+    if P.shape[1] == 0:
+        return np.zeros((len(P), n_bits), P.dtype)
+    return P[:, np.arange(n_bits) % P.shape[1]]

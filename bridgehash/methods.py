@@ -1,0 +1,105 @@
+"""All methods by name: what `bridgehash fit --method NAME` and the benchmarks know.
+
+An entry makes a two-domain hasher from parameters given by keyword; one-domain methods are lifted
+by `Shared`. What it tells of itself (kind, needs, citation) stands beside the method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .ath import ATH
+from .base import About, BaseHasher, BaseTransferHasher
+from .baselines import (
+    DPLM,
+    FSDH,
+    GTH,
+    ITQ,
+    KSH,
+    LSH,
+    PCAH,
+    PSCA,
+    PWCF,
+    SCDH,
+    SDH,
+    SH,
+    SHSR,
+    SP,
+    THPI,
+    Procrustes,
+    PrototypeBank,
+    RidgeMap,
+)
+from .baselines.thpi import LAPITQ_PLUS
+from .common_space import Shared
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method under a name: how to make it, and what there is to tell."""
+
+    make: Callable[..., BaseTransferHasher]
+    about: About
+    title: str  # the first line of the docstring
+
+    @property
+    def inputs(self) -> str:
+        """What `fit` has to be given, in words."""
+        needs = self.about.needs
+        both = {"y_source", "y_target"} <= set(needs)
+        words = ["labels of both"] if both else [_IN_WORDS[need] for need in needs]
+        return ", ".join(["features", *words, *(f"{use} if known" for use in self.about.uses)])
+
+
+_IN_WORDS = {
+    "y": "labels of the source or of both",
+    "y_source": "labels of the source",
+    "y_target": "labels of the target",
+    "pairs": "pairs",
+}
+
+
+def _entry(method: Any, **fixed: Any) -> Entry:
+    """The entry of a class, with some of its parameters set by the name."""
+
+    def make(**parameters: Any) -> BaseTransferHasher:
+        hasher = method(**(fixed | parameters))
+        return Shared(hasher) if isinstance(hasher, BaseHasher) else hasher
+
+    return Entry(make, method.about, method.__doc__.splitlines()[0])
+
+
+def _ath(realisation: str, kind: Any, *needs: Any) -> Entry:
+    constructor = getattr(ATH, realisation)
+    about = About(kind, "Lu, Zhou, Chen, Pedrycz & Hung, TCYB 2023", needs)
+    return Entry(constructor, about, constructor.__doc__.splitlines()[0])
+
+
+METHODS: dict[str, Entry] = {  # a further method is one line
+    "ath-u": _ath("unsupervised", "unsupervised"),
+    "ath-m": _ath("semi_supervised", "semi-supervised", "y_source"),
+    "ath-s": _ath("supervised", "supervised", "y_source", "y_target"),
+    "ath-k": _ath("kernel", "supervised", "y_source", "y_target"),
+    "lsh": _entry(LSH),
+    "pcah": _entry(PCAH),
+    "sh": _entry(SH),
+    "itq": _entry(ITQ),
+    "sp": _entry(SP),
+    "shsr": _entry(SHSR),
+    "dplm": _entry(DPLM),
+    "itq+": _entry(THPI),
+    "lapitq+": _entry(THPI, **LAPITQ_PLUS),
+    "gth-g": _entry(GTH),
+    "gth-h": _entry(GTH, weights="half_quadratic"),
+    "pwcf": _entry(PWCF),
+    "prototype-bank": _entry(PrototypeBank),
+    "psca": _entry(PSCA),
+    "ksh": _entry(KSH),
+    "sdh": _entry(SDH),
+    "fsdh": _entry(FSDH),
+    "scdh": _entry(SCDH),
+    "ridge-map": _entry(RidgeMap),
+    "procrustes": _entry(Procrustes),
+}
