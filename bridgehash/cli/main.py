@@ -23,6 +23,7 @@ from bridgehash.base import BaseTransferHasher
 from . import options as opt
 from .console import counted, note, results, show_fields, show_table
 from .description import describe, described_fields
+from .extracting import extract
 from .failures import guarded, writing
 from .fitting import fitted_fields, learn, read_domains
 from .methods import apply_settings, build, choose_preset, ignored, method_records
@@ -39,6 +40,7 @@ from .tables import InputError, check_output, write_codes
 MODEL_SUFFIXES = (".bh", ".safetensors")
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app.command()(extract)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,0 +1,156 @@
+"""Handwritten digits of two collections, MNIST and USPS, as grey images of 16 x 16 pixels.
+
+`mnist2000` and `usps1800` are the subsets that papers on domain-adaptive retrieval use. `mnist` and
+`usps` are the whole collections, training and test images together, MNIST made smaller to match.
+The whole ones are also read from the public files, which can be downloaded.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import load_svmlight_file
+
+from ..linalg import Array
+from .dataset import DataSet, Source, View, views
+from .files import DataFile
+from .memory import Rows
+
+_SIDE = 16  # pixels
+_TILE = 4096  # images resized at a time
+_MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+_USPS_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
+_INSTEAD = "mnist_usps.npz, which holds the arrays of all views, would do as well."
+
+
+def shrunk(images: NDArray[np.uint8], side: int = _SIDE) -> Array:
+    """Square images made smaller, as rows of side * side values from 0 to 1.
+
+    Every new pixel is a mean of the old ones around it, weighted by a triangle that reaches as
+    far as one new pixel: bilinear resizing as image libraries do it when they shrink.
+
+    >>> shrunk(np.array([[[0, 255], [255, 0]]], dtype=np.uint8), side=1)
+    array([[0.5]])
+    """
+    n, old, _ = images.shape
+    step = old / side
+    centres = (np.arange(side) + 0.5) * step
+    distance = np.abs(np.arange(old) + 0.5 - centres[:, None]) / step
+    R = np.clip(1.0 - distance, 0.0, None)
+    R /= R.sum(axis=1, keepdims=True)
+    X = np.empty((n, side * side))
+    for start in range(0, n, _TILE):
+        tile = images[start : start + _TILE] / 255.0
+        X[start : start + _TILE] = (R @ tile @ R.T).reshape(len(tile), -1)
+    return X
+
+
+def _read(arrays: Mapping[str, NDArray[Any]], view: View) -> Rows:
+    """A view out of mnist_usps.npz."""
+    if view.domain in ("mnist2000", "usps1800"):
+        return arrays[f"{view.domain}_x"].astype(np.float64), arrays[f"{view.domain}_y"]
+    stored = "images" if view.domain == "mnist" else "x"
+    x, y = (
+        np.concatenate([arrays[f"{view.domain}_{part}_{what}"] for part in ("train", "test")])
+        for what in (stored, "y")
+    )
+    return (shrunk(x) if view.domain == "mnist" else x.astype(np.float64)), y
+
+
+def _read_idx_files(paths: Sequence[Path], _: View) -> Rows:
+    """MNIST as LeCun's files: images and labels to train on, images and labels to test on."""
+    parts = [read_idx(path) for path in paths]
+    return shrunk(np.concatenate(parts[::2])), np.concatenate(parts[1::2]).astype(np.int64)
+
+
+def read_idx(path: Path) -> NDArray[np.uint8]:
+    """The bytes of a gzipped IDX file: two zeros, the type (8: bytes), dimensions, sizes, data."""
+    with gzip.open(path) as file:
+        content = file.read()
+    n_dimensions = content[3] if content[:3] == b"\0\0\x08" and len(content) > 3 else 0
+    start = 4 + 4 * n_dimensions
+    shape = np.frombuffer(content[4:start], dtype=">u4").tolist()
+    if not shape or len(content) != start + math.prod(shape):
+        raise ValueError(f"{path}: is not an IDX file of bytes, or not a whole one; copy it again")
+    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
+
+
+def _read_svmlight_files(paths: Sequence[Path], _: View) -> Rows:
+    """USPS as LIBSVM's files: values from -1 to 1, digit 0 written as class 1."""
+    parts = [load_svmlight_file(str(path), n_features=_SIDE**2, dtype=np.float32) for path in paths]
+    x = np.concatenate([rows.toarray() for rows, _ in parts])
+    y = np.concatenate([labels for _, labels in parts]).astype(np.int64) - 1
+    return ((x + 1) / 2).astype(np.float64), y  # float32 until here, as in mnist_usps.npz
+
+
+def _mnist(name: str, sha256: str, size: int) -> DataFile:
+    return DataFile(name, sha256, f"{_MNIST_URL}{name}", size, _INSTEAD)
+
+
+def _usps(name: str, sha256: str) -> DataFile:
+    return DataFile(name, sha256, f"{_USPS_URL}{name}", hint=_INSTEAD)
+
+
+MNIST = Source(
+    (
+        _mnist(
+            "train-images-idx3-ubyte.gz",
+            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            9_912_422,
+        ),
+        _mnist(
+            "train-labels-idx1-ubyte.gz",
+            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            28_881,
+        ),
+        _mnist(
+            "t10k-images-idx3-ubyte.gz",
+            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            1_648_877,
+        ),
+        _mnist(
+            "t10k-labels-idx1-ubyte.gz",
+            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+            4_542,
+        ),
+    ),
+    _read_idx_files,
+)
+USPS = Source(
+    (
+        _usps("usps.bz2", "3771e9dd6ba685185f89867b6e249233dd74652389f263963b3b741e994b034f"),
+        _usps("usps.t.bz2", "a9c0164e797d60142a50604917f0baa604f326e9a689698763793fa5d12ffc4e"),
+    ),
+    _read_svmlight_files,
+)
+MNIST_USPS = DataSet(
+    name="mnist-usps",
+    title="MNIST and USPS, handwritten digits",
+    citation=(
+        "LeCun, Bottou, Bengio and Haffner, Gradient-based learning applied to document "
+        "recognition, Proc. IEEE 1998; Hull, A database for handwritten text recognition "
+        "research, TPAMI 1994; the subsets as in Huang, Zhang, Yang and Zhou, Probability weighted "
+        "compact feature for domain adaptive retrieval, CVPR 2020"
+    ),
+    licence="MNIST: CC BY-SA 3.0. USPS and the subsets: no licence stated",
+    views=views(("mnist2000", "usps1800", "mnist", "usps"), ("pixels",)),
+    file=DataFile(
+        "mnist_usps.npz",
+        "b77a08f3baa2fe00a16d4fe962af5654ffe470e7912fda01bb681604a815af0e",
+        size=16_756_845,
+        hint=(
+            "The subsets are X_src and X_tar of MNIST_vs_USPS.mat in the public code of PWCF, "
+            "saved as mnist2000_x, mnist2000_y, usps1800_x and usps1800_y, a row an image, "
+            "digits as labels. The views mnist.pixels and usps.pixels need no such file: the "
+            "public ones are downloaded."
+        ),
+    ),
+    read=_read,
+    public={View("mnist", "pixels"): MNIST, View("usps", "pixels"): USPS},
+)

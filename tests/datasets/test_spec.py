@@ -1,0 +1,138 @@
+"""Tasks as text, and what they load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bridgehash.datasets import TaskSpec, TransferTask, View, parse_task
+from bridgehash.feature_maps import UnitRows
+
+OFFICE = "office-caltech10/caltech10.surf800-amazon.effnet_lite0"
+
+
+@pytest.fixture(autouse=True)
+def empty(nowhere: Path) -> None:
+    """Only the folder that a test names is looked into."""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder with two views of somebody's own."""
+    rng = np.random.default_rng(0)
+    (tmp_path / "own").mkdir()
+    for name, n, d in (("photos.f", 40, 5), ("sketches.g", 60, 3)):
+        y = np.array(["cat", "dog"])[np.arange(n) % 2]
+        np.savez(tmp_path / "own" / f"{name}.npz", x=rng.random((n, d), np.float32), y=y)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OFFICE,
+        f"{OFFICE}@500",
+        "cifar10/all.gist512",
+        "cifar10/all.gist512@5000",
+        "office-home/art.vgg16-real_world.vgg16",
+        "own/photos.vgg16-sketches.gist",
+    ],
+)
+def test_text_survives_the_round_trip(text: str) -> None:
+    task = parse_task(text)
+    assert str(task) == text
+    assert parse_task(str(task)) == task
+    assert task.alone == ("-" not in text.split("/")[1])
+
+
+def test_a_pair_of_equal_views_is_one_view_alone() -> None:
+    text = "pacs/photo.gist512"
+    assert str(parse_task(f"{text}-photo.gist512")) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("office-caltech/amazon.surf800", "did you mean 'office-caltech10'"),
+        ("pacs/foto.gist512-sketch.gist512", "view of pacs 'foto.gist512'; did you mean 'photo"),
+        ("pacs/photo.gist512-sketch.gist", "did you mean 'sketch.gist512'"),
+        ("pacs/photo", "is not a task; write DATASET/DOMAIN.FEATURE"),
+        ("pacs", "is not a task"),
+        ("pacs/photo.gist512@", "is not a task"),
+        ("pacs/photo.gist512@1", "at least two rows"),
+        ("pacs/photo.gist512-photo.effnet_lite0", "name two domains"),
+        ("../x/photo.gist512", "is not a task"),
+    ],
+)
+def test_a_wrong_text_is_refused_with_the_nearest(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_task(text)
+
+
+def test_a_task_is_checked_however_it_is_made() -> None:
+    with pytest.raises(ValueError, match="no data set 'pac'; did you mean 'pacs'"):
+        TaskSpec("pac", View("photo", "gist512"), View("sketch", "gist512"))
+
+
+def test_own_files_make_a_task(own: Path) -> None:
+    spec = parse_task("own/photos.f-sketches.g")
+    task = spec.load(0, own)
+    assert task.X_source.shape == (40, 5)
+    assert task.X_query.shape == (6, 3)  # a tenth
+    assert task.X_target.shape == (54, 3)
+    assert task.y_source.tolist() == [0, 1] * 20
+    assert set(spec.checksums(own)) == {"own/photos.f.npz", "own/sketches.g.npz"}
+    few = parse_task("own/photos.f-sketches.g@7").load(0, own)
+    assert (len(few.X_source), len(few.X_target)) == (7, 7)
+
+
+def test_own_files_that_are_missing_are_named(own: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=rf"own/photos.vgg16.npz .*put it into {own}"):
+        parse_task("own/photos.vgg16-sketches.g").load(0, own)
+
+
+def test_one_view_alone_shares_its_rows(own: Path) -> None:
+    for unit_rows in (False, True):
+        task = parse_task("own/sketches.g").load(0, own, unit_rows=unit_rows)
+        assert task.X_source is task.X_target
+        assert len(task.X_query) == 6
+
+
+def test_unit_rows_are_those_of_the_split(own: Path) -> None:
+    spec = parse_task("own/photos.f-sketches.g")
+    plain, unit = spec.load(3, own), spec.load(3, own, unit_rows=True)
+    for part in ("X_source", "X_target", "X_query"):
+        expected = UnitRows().fit_transform(getattr(plain, part))
+        np.testing.assert_array_equal(getattr(unit, part), expected)
+
+
+def test_the_pack_gives_the_split_of_its_arrays(pack_folder: Path) -> None:
+    path = pack_folder / "office_caltech10.npz"
+    if not path.is_file():
+        pytest.skip("data pack not found: set BRIDGEHASH_DATA")
+    spec = parse_task(OFFICE)
+    task = spec.load(4, pack_folder)
+    with np.load(path) as arrays:
+        expected = TransferTask.split(
+            arrays["caltech10_surf800"].astype(float),
+            arrays["caltech10_y"],
+            arrays["amazon_effnet_lite0"].astype(float),
+            arrays["amazon_y"],
+            n_queries=500,
+            seed=4,
+        )
+    for part in vars(expected):
+        np.testing.assert_array_equal(getattr(task, part), getattr(expected, part))
+    assert spec.load(5, pack_folder).X_source is task.X_source  # read once
+    assert set(spec.checksums(pack_folder)) == {"office_caltech10.npz"}
+
+
+def test_cifar10_has_a_hundred_queries_of_each_class(pack_folder: Path) -> None:
+    if not (pack_folder / "cifar10_gist512.npz").is_file():
+        pytest.skip("data pack not found: set BRIDGEHASH_DATA")
+    task = parse_task("cifar10/all.gist512").load(0, pack_folder)
+    assert np.bincount(task.y_query).tolist() == [100] * 10
+    assert np.bincount(task.y_target).tolist() == [5900] * 10
+    assert task.X_source is task.X_target
