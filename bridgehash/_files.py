@@ -143,6 +143,42 @@ def load_model(path: StrPath) -> ModelFile:
     )
 
 
+def map_model(path: StrPath) -> ModelFile:
+    """A model file opened where it lies: arrays are read from it as they are used.
+
+    Nothing but the header is read, so the checksum is not compared.
+    """
+    path = Path(path)
+    with _reading(path):
+        with safe_open(path, framework="numpy") as file:
+            metadata = dict(file.metadata() or {})
+        version = _check_metadata(path, metadata)
+        arrays = _mapped_arrays(path)
+    return ModelFile(
+        path=path,
+        kind=metadata["kind"],
+        format_version=version,
+        package_version=metadata["package_version"],
+        header=_parse_header(path, metadata["header"]),
+        arrays=arrays,
+    )
+
+
+def _mapped_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        entries = json.loads(file.read(length))
+    del entries["__metadata__"]
+    raw = np.memmap(path, np.uint8, "r", offset=8 + length)
+    names = {code: name for name, code in _DTYPES.items()}
+    found = {}
+    for name, entry in entries.items():
+        start, stop = entry["data_offsets"]
+        dtype = np.dtype(names[entry["dtype"]]).newbyteorder("<")
+        found[name] = raw[start:stop].view(dtype).reshape(entry["shape"])
+    return found
+
+
 def _fsync_directory(directory: Path) -> None:
     """Make a rename last through a power cut; Windows has no such call and needs none."""
     if hasattr(os, "O_DIRECTORY"):

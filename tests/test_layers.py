@@ -40,6 +40,7 @@ ORDER = [  # a module may import from those before it
     "ath.estimator",
     "ath",
     "baselines",
+    "index",
     "methods",
     "metrics",
     "datasets",

@@ -1,0 +1,5 @@
+"""Search for codes."""
+
+from .exact import HammingIndex
+
+__all__ = ["HammingIndex"]

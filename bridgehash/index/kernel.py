@@ -1,0 +1,215 @@
+"""The scan behind exact search: XOR, popcount, and a threshold that only falls.
+
+Codes are 64-bit words, stored word by word (all first words, then all second ones). A tile of codes
+stays in the cache while all queries pass over it. Its distances to a query are written down,
+64 of them are compared with the query's threshold at once, and few are ever looked at singly: the
+threshold is the distance of the k-th best so far, kept by counting. Codes are visited in the order
+of their ids, so a later one at the same distance can never displace an earlier one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+_LANES = 64
+_TILE_WORDS = 2048  # of codes: 16 KB, which stay in the cache nearest to a core
+_SPARE = 1024  # places for candidates beyond k
+
+_compiled: Any = njit(nogil=True, cache=True, boundscheck=False, error_model="numpy")
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _popcount(typing_context: Any, x: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return x(x), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _lowest_bit(typing_context: Any, x: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return x(x), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _mask_below(typing_context: Any, distances: Any, offset: Any, limit: Any) -> Any:
+    """Bit j of the result: is distances[offset + j] < limit? For 64 of them, as one comparison."""
+    signature = types.uint64(distances, offset, limit)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        lane = ir.IntType(signature.args[0].dtype.bitwidth)
+        lanes = ir.VectorType(lane, _LANES)
+        place = builder.bitcast(builder.gep(array.data, [args[1]]), lanes.as_pointer())
+        values = builder.load(place, align=1)
+        zero = ir.Constant(ir.IntType(32), 0)
+        nothing = ir.Constant(lanes, ir.Undefined)
+        one = builder.insert_element(nothing, builder.trunc(args[2], lane), zero)
+        order = ir.Constant(ir.VectorType(ir.IntType(32), _LANES), [0] * _LANES)
+        limits = builder.shuffle_vector(one, nothing, order)
+        return builder.bitcast(builder.icmp_unsigned("<", values, limits), ir.IntType(_LANES))
+
+    return signature, codegen
+
+
+@_compiled
+def _fill(words: Any, query: Any, start: int, stop: int, distances: Any) -> None:
+    """Distances of codes start..stop to a query, up to four words in one pass."""
+    n, n_words = stop - start, words.shape[0]
+    a, p = words[0, start:stop], query[0]
+    if n_words == 1:
+        for j in range(n):
+            distances[j] = _popcount(a[j] ^ p)
+        return
+    b, q = words[1, start:stop], query[1]
+    if n_words < 4:
+        for j in range(n):
+            distances[j] = _popcount(a[j] ^ p) + _popcount(b[j] ^ q)
+    else:
+        c, d, r, s = words[2, start:stop], words[3, start:stop], query[2], query[3]
+        for j in range(n):
+            left = _popcount(a[j] ^ p) + _popcount(b[j] ^ q)
+            distances[j] = left + _popcount(c[j] ^ r) + _popcount(d[j] ^ s)
+    for i in range(4 if n_words >= 4 else 2, n_words):
+        e, t = words[i, start:stop], query[i]
+        for j in range(n):
+            distances[j] += _popcount(e[j] ^ t)
+
+
+@_compiled
+def _drop(distances: Any, rows: Any, n: int, limit: int, n_equal: int) -> int:
+    """Forget candidates that no longer count; the others move up. How many are left.
+
+    All below the limit count, and the first n_equal at it.
+    """
+    left = 0
+    for i in range(n):
+        equal = distances[i] == limit and n_equal > 0
+        if distances[i] < limit or equal:
+            distances[left], rows[left] = distances[i], rows[i]
+            left += 1
+            n_equal -= equal
+    return left
+
+
+@_compiled
+def _scan(
+    words: Any,
+    first: int,
+    last: int,
+    queries: Any,
+    k: int,
+    limits: Any,
+    counts: Any,
+    held_distances: Any,
+    held_rows: Any,
+    tile: Any,
+) -> Any:
+    """Candidates of each query among codes first..last: all that can be among the k nearest.
+
+    limits[q] is the distance that a code must be below, counts[q, d] how many were met at
+    distance d. Returns how many candidates each query holds, in the order of their rows.
+    """
+    n_queries, room = held_rows.shape
+    held = np.zeros(n_queries, np.int64)
+    below = np.zeros(n_queries, np.int64)  # met so far at a distance below the limit
+    step = len(tile)
+    for start in range(first, last, step):
+        stop = min(start + step, last)
+        tile[stop - start :] = np.iinfo(tile.dtype).max  # beyond the end nothing is near
+        for q in range(n_queries):
+            _fill(words, queries[q], start, stop, tile)
+            limit, n, met = limits[q], held[q], below[q]
+            for block in range(0, stop - start, _LANES):
+                mask = _mask_below(tile, block, limit)
+                if mask == 0:
+                    continue
+                if n + _LANES > room:
+                    n = _drop(held_distances[q], held_rows[q], n, limit, k - met)
+                while mask != 0:
+                    j = block + np.int64(_lowest_bit(mask))
+                    mask &= mask - np.uint64(1)
+                    d = np.int64(tile[j])
+                    if d < limit:
+                        held_distances[q, n], held_rows[q, n] = d, start + j
+                        n += 1
+                        counts[q, d] += 1
+                        met += 1
+                        while met >= k:  # k are nearer than the limit: it falls
+                            limit -= 1
+                            met -= counts[q, limit]
+            limits[q], held[q], below[q] = limit, n, met
+    return held
+
+
+@_compiled
+def _sorted(
+    held_distances: Any, held_rows: Any, held: Any, n_bits: int, out_d: Any, out_r: Any
+) -> None:
+    """The k nearest of the candidates by (distance, row): a counting sort."""
+    k = out_r.shape[1]
+    places = np.empty(n_bits + 2, np.int64)
+    for q in range(len(held)):
+        places[:] = 0
+        for i in range(held[q]):
+            places[held_distances[q, i] + 1] += 1
+        for d in range(n_bits + 1):
+            places[d + 1] += places[d]
+        for i in range(held[q]):
+            d = held_distances[q, i]
+            place = places[d]
+            places[d] += 1
+            if place < k:
+                out_d[q, place], out_r[q, place] = d, held_rows[q, i]
+
+
+def _tile(n_bits: int) -> Any:
+    """Room for the distances of a tile: bytes while they fit, a multiple of 64."""
+    n_words = -(-n_bits // 64)
+    dtype = np.uint8 if n_bits < np.iinfo(np.uint8).max else np.uint16
+    return np.empty(max(_LANES, _TILE_WORDS // n_words // _LANES * _LANES), dtype)
+
+
+def nearest_rows(words: Any, first: int, last: int, queries: Any, k: int, n_bits: int) -> Any:
+    """Distances and rows of the k codes nearest to each query among rows first..last.
+
+    Parameters
+    ----------
+    words : uint64 array of shape (n_words, n)
+        Codes, all first words first.
+    queries : uint64 array of shape (n_queries, n_words)
+    k : int
+        At most last - first.
+    """
+    n_queries, room = len(queries), k + _SPARE
+    tile = _tile(n_bits)
+    held_d = np.empty((n_queries, room), tile.dtype)
+    held_r = np.empty((n_queries, room), np.int64)
+    limits = np.full(n_queries, n_bits + 1, np.int64)
+    counts = np.zeros((n_queries, n_bits + 2), np.int64)
+    held = _scan(words, first, last, queries, k, limits, counts, held_d, held_r, tile)
+    out_d, out_r = np.empty((n_queries, k), np.int32), np.empty((n_queries, k), np.int64)
+    _sorted(held_d, held_r, held, n_bits, out_d, out_r)
+    return out_d, out_r
+
+
+@_compiled
+def _distances_only(words: Any, queries: Any, tile: Any) -> None:
+    step = len(tile)
+    for start in range(0, words.shape[1], step):
+        stop = min(start + step, words.shape[1])
+        for q in range(len(queries)):
+            _fill(words, queries[q], start, stop, tile)
+
+
+def distances_only(words: Any, queries: Any, n_bits: int) -> None:
+    """All distances, made and thrown away: what no selection can be faster than."""
+    _distances_only(words, queries, _tile(n_bits))

@@ -1,0 +1,240 @@
+"""The index against a dictionary and brute force, whatever is done to it."""
+
+import sys
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from bridgehash import ModelFileError
+from bridgehash.codes import hamming, pack
+from bridgehash.index import HammingIndex, exact, numpy_scan
+
+LENGTHS = [1, 8, 12, 63, 64, 65, 128, 190, 256, 512, 1024]
+
+
+def random_codes(rng, n, n_bits, spread=0.5):
+    return pack(rng.random((n, n_bits)) < spread)
+
+
+def brute(codes, ids, queries, k):
+    """Distances and ids by sorting everything by (distance, id)."""
+    D = hamming(queries, codes).astype(int)
+    order = np.array([np.lexsort((ids, row))[:k] for row in D])
+    return np.take_along_axis(D, order, axis=1), ids[order]
+
+
+@pytest.fixture(params=["compiled", "numpy"])
+def scan(request, monkeypatch):
+    if request.param == "numpy":
+        monkeypatch.setattr(exact, "nearest_rows", numpy_scan.nearest_rows)
+    else:
+        pytest.importorskip("numba")
+
+
+@pytest.mark.parametrize("n_bits", LENGTHS)
+@pytest.mark.parametrize("k", [1, 7, 300])
+def test_the_nearest_are_those_of_brute_force(scan, n_bits, k):
+    rng = np.random.default_rng(n_bits)
+    codes, queries = random_codes(rng, 5000, n_bits), random_codes(rng, 9, n_bits)
+    ids = rng.permutation(100_000)[:5000]
+    found = HammingIndex(n_bits).add(codes, ids).search(queries, k)
+    for ours, expected in zip(found, brute(codes, ids, queries, k), strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.parametrize("n", [1, 2047, 2048, 2049, 4096 + 63])
+def test_the_ends_of_tiles_are_not_the_end(scan, n):
+    rng = np.random.default_rng(n)
+    codes, queries = random_codes(rng, n, 64), random_codes(rng, 3, 64)
+    found = HammingIndex(64).add(codes).search(queries, n)
+    for ours, expected in zip(found, brute(codes, np.arange(n), queries, n), strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+def test_many_equal_codes_come_by_their_ids(scan):
+    codes = np.zeros((20_000, 8), np.uint8)
+    D, ids = HammingIndex(64).add(codes, np.arange(20_000)[::-1]).search(codes[:2], 50)
+    assert (D == 0).all()
+    np.testing.assert_array_equal(ids, [np.arange(50)] * 2)
+
+
+def test_nearer_and_nearer_codes_push_out_the_earlier(scan):
+    """The worst order for a threshold: every code is nearer than all before it."""
+    B = np.tri(65, 64, -1, dtype=bool)[::-1]
+    codes = pack(np.repeat(B, 200, axis=0))
+    D, ids = HammingIndex(64).add(codes).search(np.zeros((1, 8), np.uint8), 300)
+    np.testing.assert_array_equal(D[0], np.repeat([0, 1], [200, 100]))
+    np.testing.assert_array_equal(ids[0], np.r_[64 * 200 : 65 * 200, 63 * 200 : 63 * 200 + 100])
+
+
+def test_fewer_codes_than_asked_for_leave_gaps():
+    D, ids = HammingIndex(8).add([[3]], [7]).search([[1]], k=3)
+    np.testing.assert_array_equal(D, [[1, 9, 9]])
+    np.testing.assert_array_equal(ids, [[7, -1, -1]])
+    D, ids = HammingIndex(8).search([[1]], k=2)
+    np.testing.assert_array_equal(ids, [[-1, -1]])
+
+
+@pytest.mark.parametrize("radius", [0, 3, 64])
+def test_a_radius_holds_all_within_it(radius):
+    rng = np.random.default_rng(0)
+    codes = random_codes(rng, 400, 64, spread=0.03)
+    index = HammingIndex(64).add(codes, np.arange(400) * 3)
+    for query, (D, ids) in zip(codes[:5], index.within(codes[:5], radius), strict=True):
+        all_D = hamming(query[None], codes)[0]
+        order = np.lexsort((np.arange(400), all_D))
+        order = order[all_D[order] <= radius]
+        np.testing.assert_array_equal(ids, order * 3)
+        np.testing.assert_array_equal(D, all_D[order])
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, 5])
+def test_threads_change_nothing(n_jobs):
+    rng = np.random.default_rng(0)
+    codes, queries = random_codes(rng, 3000, 64), random_codes(rng, 700, 64)
+    one, more = (HammingIndex(64, n).add(codes).search(queries, 5) for n in (1, n_jobs))
+    for ours, expected in zip(more, one, strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.parametrize(
+    ("codes", "ids", "message"),
+    [
+        ([[1, 2]], None, "codes of 8 bits, which have 1 bytes a row"),
+        ([[1]], [1, 2], "one whole number for each of the 1 codes"),
+        ([[1]], [1.5], "one whole number"),
+        ([[1]], [-1], "id -1 is negative"),
+        ([[1], [2]], [4, 4], "id 4 is given twice"),
+        ([[1]], [0], "id 0 is in the index already; use upsert"),
+    ],
+)
+def test_what_cannot_be_added_is_refused(codes, ids, message):
+    index = HammingIndex(8).add([[9]])
+    with pytest.raises(ValueError, match=message):
+        index.add(codes, ids)
+    assert len(index) == 1
+
+
+@pytest.mark.parametrize("n_bits", [0, 1025])
+def test_lengths_out_of_range_are_refused(n_bits):
+    with pytest.raises(ValueError, match="n_bits"):
+        HammingIndex(n_bits)
+
+
+@pytest.mark.parametrize("memory_map", [False, True])
+def test_a_saved_index_is_the_same_and_can_grow(tmp_path, memory_map):
+    rng = np.random.default_rng(0)
+    codes, queries = random_codes(rng, 500, 100), random_codes(rng, 5, 100)
+    index = HammingIndex(100).add(codes, rng.permutation(900)[:500])
+    index.save(tmp_path / "index")
+    loaded = HammingIndex.load(tmp_path / "index", memory_map=memory_map)
+    np.testing.assert_array_equal(loaded.search(queries, 20)[1], index.search(queries, 20)[1])
+    for one in (loaded, index):
+        one.add(codes[:3], [1000, 1001, 1002])
+        assert one.remove([1001, 5000]) == 1
+    np.testing.assert_array_equal(loaded.search(queries, 20)[1], index.search(queries, 20)[1])
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    path = tmp_path / "index"
+    HammingIndex(64).add(np.zeros((100, 8), np.uint8)).save(path)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ModelFileError, match="checksum"):
+        HammingIndex.load(path)
+
+
+def test_readers_never_see_half_a_change():
+    """Codes and ids are added and replaced together: an id's code is always its own bits."""
+    index, stop, wrong = HammingIndex(64, n_jobs=1), threading.Event(), []
+    codes = np.arange(4000, dtype=">u8").view(np.uint8).reshape(-1, 8)
+    index.add(codes[:10])
+
+    def read():
+        while not stop.is_set():
+            D, ids = index.search(codes[:10], 1)
+            if (D != 0).any() or (ids[:, 0] != np.arange(10)).any():
+                wrong.append((D, ids))
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for reader in readers:
+            reader.start()
+        for i in range(10, 400):
+            index.add(codes[i : i + 1])
+            index.upsert(codes[5:6], [5])
+            index.remove([i])
+            index.add(codes[i : i + 1], [i])
+    finally:
+        stop.set()
+        for reader in readers:
+            reader.join()
+        sys.setswitchinterval(switch)
+    assert not wrong
+
+
+class IndexAgainstDictionary(RuleBasedStateMachine):
+    @initialize(n_bits=st.sampled_from([5, 64, 70]))
+    def start(self, n_bits):
+        self.index, self.model = HammingIndex(n_bits, n_jobs=1), {}
+        self.rng = np.random.default_rng(n_bits)
+
+    def codes(self, n):
+        return random_codes(self.rng, n, self.index.n_bits, spread=0.3)
+
+    @rule(ids=st.sets(st.integers(0, 60), max_size=12))
+    def add(self, ids):
+        ids = [i for i in ids if i not in self.model]
+        codes = self.codes(len(ids))
+        self.index.add(codes, np.array(ids, dtype=int))
+        self.model.update(zip(ids, codes, strict=True))
+
+    @rule(n=st.integers(0, 5))
+    def add_at_the_end(self, n):
+        codes = self.codes(n)
+        first = max(self.model, default=-1) + 1
+        self.index.add(codes)
+        self.model.update(zip(range(first, first + n), codes, strict=True))
+
+    @rule(ids=st.sets(st.integers(0, 60), min_size=1, max_size=12))
+    def upsert(self, ids):
+        codes = self.codes(len(ids))
+        self.index.upsert(codes, list(ids))
+        self.model.update(zip(ids, codes, strict=True))
+
+    @rule(ids=st.lists(st.integers(0, 60), max_size=12))
+    def remove(self, ids):
+        assert self.index.remove(ids) == len(set(ids) & set(self.model))
+        for i in ids:
+            self.model.pop(i, None)
+
+    @rule(memory_map=st.booleans())
+    def save_and_load(self, memory_map):
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            self.index.save(f"{folder}/index")
+            self.index = HammingIndex.load(f"{folder}/index", memory_map=memory_map, n_jobs=1)
+
+    @invariant()
+    def agrees(self):
+        ids = np.array(sorted(self.model), dtype=int)
+        np.testing.assert_array_equal(self.index.ids, ids)
+        if len(ids):
+            codes = np.array([self.model[i] for i in ids])
+            queries, k = self.codes(2), min(4, len(ids))
+            D, found = self.index.search(queries, k)
+            expected = brute(codes, ids, queries, k)
+            np.testing.assert_array_equal(D, expected[0])
+            np.testing.assert_array_equal(found, expected[1])
+
+
+TestIndexAgainstDictionary = IndexAgainstDictionary.TestCase
+TestIndexAgainstDictionary.settings = settings(max_examples=25, stateful_step_count=15)
