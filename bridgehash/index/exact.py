@@ -114,14 +114,35 @@ class HammingIndex:
             )
         return int(known.sum())
 
-    def search(self, codes: ArrayLike, k: int = 10) -> tuple[NDArray[np.int32], Ids]:
+    def search(
+        self,
+        codes: ArrayLike,
+        k: int = 10,
+        *,
+        rerank: ArrayLike | None = None,
+        n_candidates: int | None = None,
+    ) -> tuple[NDArray[np.int32], Ids]:
         """Distances and ids of the k nearest codes of each query, shape (n_queries, k).
 
         Fewer codes than k: the rest has distance n_bits + 1 and id -1.
+
+        Parameters
+        ----------
+        codes : uint8 array of shape (n_queries, n_bytes)
+            Packed codes of the queries.
+        k : int, default=10
+        rerank : array of shape (n_queries, n_bits), optional
+            Projections of the queries before the sign (`decision_function`). The nearest codes in
+            Hamming distance are then put in the order of their agreement with the projections,
+            in which a sure bit counts more than a doubtful one.
+        n_candidates : int, optional
+            How many codes are put in order; 10 k if not given.
         """
         if k < 1:
             raise ValueError(f"k={k} is not allowed: give a whole number of at least 1")
         state, queries = self._state, np.ascontiguousarray(self._words(codes).T)
+        depth = k if rerank is None else max(k, n_candidates or 10 * k)
+        H = None if rerank is None else self._projections(rerank, len(queries))
         distances = np.full((len(queries), k), self.n_bits + 1, np.int32)
         ids = np.full((len(queries), k), -1, np.int64)
         found = min(k, state.n)
@@ -129,11 +150,24 @@ class HammingIndex:
             return distances, ids
 
         def part(rows: slice) -> None:
-            D, R = nearest_rows(state.words, 0, state.n, queries[rows], found, self.n_bits)
-            distances[rows, :found], ids[rows, :found] = D, state.ids[R]
+            D, R = nearest_rows(
+                state.words, 0, state.n, queries[rows], min(depth, state.n), self.n_bits
+            )
+            if H is not None:
+                D, R = _by_agreement(state.words, D, R, H[rows])
+            distances[rows, :found], ids[rows, :found] = D[:, :found], state.ids[R[:, :found]]
 
         self._in_threads(part, len(queries))
         return distances, ids
+
+    def _projections(self, rerank: ArrayLike, n_queries: int) -> NDArray[np.float32]:
+        H = np.asarray(rerank, dtype=np.float32)
+        if H.shape != (n_queries, self.n_bits) or not np.isfinite(H).all():
+            raise ValueError(
+                f"rerank of shape {H.shape} is not a finite projection of {n_queries} queries to "
+                f"{self.n_bits} bits"
+            )
+        return H
 
     def within(self, codes: ArrayLike, radius: int) -> list[tuple[NDArray[np.int32], Ids]]:
         """For each query the distances and ids of all codes at most `radius` bits away."""
@@ -216,6 +250,21 @@ class HammingIndex:
         if len(twice):
             raise ValueError(f"id {given[twice[0]]} is given twice")
         return np.ascontiguousarray(words[:, order]), given
+
+
+def _by_agreement(
+    words: NDArray[np.uint64],
+    distances: NDArray[np.int32],
+    rows: NDArray[np.int64],
+    H: NDArray[np.float32],
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Candidates of each query by falling Σ_j h_j b_j; equal ones by (distance, row)."""
+    order = np.empty_like(rows)
+    for q, (candidates, h) in enumerate(zip(rows, H, strict=True)):
+        packed = np.ascontiguousarray(words[:, candidates].T).view(np.uint8)
+        bits = np.unpackbits(packed, axis=1, count=len(h))
+        order[q] = np.argsort(-(bits @ h), kind="stable")  # ±1 or 0/1: the order is the same
+    return np.take_along_axis(distances, order, axis=1), np.take_along_axis(rows, order, axis=1)
 
 
 def _found(state: State, ids: Ids) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:

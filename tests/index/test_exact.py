@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from bridgehash import ModelFileError
-from bridgehash.codes import hamming, pack
+from bridgehash.codes import hamming, pack, unpack
 from bridgehash.index import HammingIndex, exact, numpy_scan
 
 LENGTHS = [1, 8, 12, 63, 64, 65, 128, 190, 256, 512, 1024]
@@ -90,6 +90,45 @@ def test_a_radius_holds_all_within_it(radius):
         order = order[all_D[order] <= radius]
         np.testing.assert_array_equal(ids, order * 3)
         np.testing.assert_array_equal(D, all_D[order])
+
+
+@pytest.mark.parametrize("n_bits", [12, 64, 100])
+def test_reranking_orders_candidates_by_agreement(scan, n_bits):
+    rng = np.random.default_rng(n_bits)
+    codes, H = random_codes(rng, 600, n_bits), rng.normal(size=(7, n_bits))
+    index, queries = HammingIndex(n_bits).add(codes, np.arange(600) + 5), pack(H)
+    D, ids = index.search(queries, 6, rerank=H, n_candidates=50)
+    near, candidates = index.search(queries, 50)
+    B = unpack(codes, n_bits).astype(float)
+    for q in range(7):
+        score = B[candidates[q] - 5] @ H[q]
+        best = np.argsort(-score, kind="stable")[:6]
+        np.testing.assert_allclose(B[ids[q] - 5] @ H[q], score[best], rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(D[q], near[q][[list(candidates[q]).index(i) for i in ids[q]]])
+
+
+def test_equal_projections_rerank_nothing():
+    rng = np.random.default_rng(0)
+    codes, queries = random_codes(rng, 300, 16), random_codes(rng, 4, 16)
+    index, H = HammingIndex(16).add(codes), unpack(queries, 16) * 0.5
+    for plain, again in zip(
+        index.search(queries, 9), index.search(queries, 9, rerank=H), strict=True
+    ):
+        np.testing.assert_array_equal(plain, again)
+
+
+@pytest.mark.parametrize("H", [np.ones((2, 8)), np.ones((1, 7)), np.full((1, 8), np.nan)])
+def test_projections_that_do_not_fit_are_refused(H):
+    with pytest.raises(ValueError, match="projection of 1 queries to 8 bits"):
+        HammingIndex(8).add([[1]]).search([[1]], rerank=H)
+
+
+def test_more_candidates_than_codes_are_all_codes():
+    D, ids = (
+        HammingIndex(8).add([[1], [3]]).search([[0]], 3, rerank=np.eye(1, 8, 7), n_candidates=9)
+    )
+    np.testing.assert_array_equal(ids, [[0, 1, -1]])
+    np.testing.assert_array_equal(D, [[1, 2, 9]])
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 5])
