@@ -2,8 +2,8 @@
 
     python benchmarks/search.py [--million 1,10] [--bits 64,128,256] [--queries 512] [--k 100]
 
-Random codes. Every figure is the best of five runs in CPU seconds of one process, the two sides by turns in the
-same run; `ratio` is against the faster of faiss's two modes (`use_heap`). `bound` is the share of
+Random codes. Every figure is the best of five runs, in CPU seconds of one process, both sides in
+one run; `ratio` is against the faster of faiss's two modes (`use_heap`). `bound` is the share of
 what the same tiles reach when distances are made and nothing is selected.
 """
 

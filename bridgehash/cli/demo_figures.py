@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from io import BytesIO
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bridgehash.bench.drawing import NEEDS, line_style, matplotlib_is_there, new_figure, plain, png
 from bridgehash.linalg import Array
 from bridgehash.metrics import radius_pr_curve
 
@@ -19,13 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _RIGHT, _WRONG, _QUERY = "#00795c", "#c44e00", "#3d4450"  # told apart with any kind of sight
-_LINES = (  # colour, dashes and marker of each method, in the order of the table
-    ("#6b7280", (0, (4, 2)), "s"),
-    ("#cc79a7", (0, (1, 1.2)), "D"),
-    ("#d98a00", (0, (6, 1.5, 1, 1.5)), "v"),
-    ("#0072b2", "solid", "o"),
-    ("#00795c", "solid", "^"),
-)
 _CURVES = {
     "HeCDR": "Two feature spaces (HeCDR)",
     "HoCDR": "One feature space (HoCDR)",
@@ -34,17 +27,13 @@ _CURVES = {
 
 def require_matplotlib() -> None:
     """Say what to install before any long work is begun."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError as error:
-        raise InputError(
-            "the pictures of the demo need matplotlib; pip install 'bridgehash[plots]'"
-        ) from error
+    if not matplotlib_is_there():
+        raise InputError(f"the pictures of the demo need matplotlib; {NEEDS}")
 
 
 def pr_curves(study: Study) -> bytes:
     """Precision and recall by Hamming radius, across domains, for every method."""
-    figure = _figure(7.0, 4.0)
+    figure = new_figure(7.0, 4.0)
     panels = figure.subplots(1, 2, sharey=True)
     for axes, (subtask, title) in zip(panels, _CURVES.items(), strict=True):
         _draw_curves(axes, study, subtask)
@@ -52,35 +41,29 @@ def pr_curves(study: Study) -> bytes:
     panels[0].set_ylabel("precision")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=10)
-    return _png(figure)
+    return png(figure)
 
 
 def _draw_curves(axes: Axes, study: Study, subtask: str) -> None:
-    for result, (colour, dashes, marker) in zip(study.results, _LINES, strict=True):
+    for i, result in enumerate(study.results):
         recall, precision = radius_pr_curve(result.scores[subtask].histogram)
         found = recall > 0  # below, nothing is returned and precision means nothing
         axes.plot(
             recall[found],
             precision[found],
-            color=colour,
-            linestyle=dashes,
-            marker=marker,
-            markersize=4.5,
+            **line_style(i),
             markevery=0.12,
-            linewidth=1.8,
             label=result.method.name,
             clip_on=False,
         )
     axes.axhline(study.chance(subtask) / 100, color="black", linewidth=0.8, label="chance")
     axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="recall")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color="#e5e7eb", linewidth=0.8)
-    axes.set_axisbelow(True)
+    plain(axes)
 
 
 def nearest_items(study: Study, found: tuple[Nearest, ...]) -> bytes:
     """A query and its features at the left, to the right the nearest items, a row a method."""
-    figure = _figure(7.0, 1.7 * len(found), layout=None)
+    figure = new_figure(7.0, 1.7 * len(found), layout=None)
     query = study.domains.query
     axes = _tile(figure, 0, 0, "target image", _QUERY, f"Query: a {query.y[0]}")
     _draw_image(axes, query.images[0])
@@ -93,7 +76,7 @@ def nearest_items(study: Study, found: tuple[Nearest, ...]) -> bytes:
             caption = f"{mark} {counted(int(nearest.distances[i]), 'bit')}"
             axes = _tile(figure, row, i + 1, caption, colour, heading if i == 0 else "")
             _draw_image(axes, image)
-    return _png(figure)
+    return png(figure)
 
 
 def _tile(figure: Figure, row: int, column: int, caption: str, colour: str, heading: str) -> Axes:
@@ -123,19 +106,3 @@ def _draw_histograms(axes: Axes, x: Array, n_cells: int = 4) -> None:
         ends = (j - across[b], j + across[b]), (i - down[b], i + down[b])
         axes.plot(*ends, color="black", alpha=float(amount), linewidth=2.0)
     axes.set(xlim=(-0.5, n_cells - 0.5), ylim=(n_cells - 0.5, -0.5))
-
-
-def _figure(
-    width: float, height: float, layout: Literal["constrained"] | None = "constrained"
-) -> Figure:
-    """A figure of its own, without the global state of pyplot; sizes in inches."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout=layout, facecolor="white")
-
-
-def _png(figure: Figure) -> bytes:
-    """The same bytes for the same picture: no version is written into it."""
-    buffer = BytesIO()
-    figure.savefig(buffer, format="png", dpi=200, metadata={"Software": None})
-    return buffer.getvalue()

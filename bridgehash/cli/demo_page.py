@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from string import Template
 
-from bridgehash import __version__
+from bridgehash.bench.page import frame
 
 from .demo_study import N_BITS, SUBTASKS, Nearest, Result, Study, reading
 
@@ -19,26 +19,12 @@ _COLUMNS = {
 }
 _LABELS = {"none": "no labels", "source": "labels of the source", "both": "labels of both"}
 
-_PAGE = Template(
-    """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>bridgehash demo</title>
-<link rel="icon" href="data:,">
-<style>$style</style>
-</head>
-<body>
-<header>
-<p class="kicker">bridgehash demo</p>
-<h1>One code for two feature spaces</h1>
-<p class="lead">A digit seen as gradient histograms looks for digits seen as pixels: both become
-binary codes of $n_bits bits, which are compared bit by bit.</p>
-</header>
-<main>
-<section aria-labelledby="reading">
+_LEAD = (
+    "A digit seen as gradient histograms looks for digits seen as pixels: both become binary codes "
+    f"of {N_BITS} bits, which are compared bit by bit."
+)
+_BODY = Template(
+    """<section aria-labelledby="reading">
 <h2 id="reading">What came out</h2>
 <p class="reading">$reading</p>
 <div class="scroll" role="region" aria-labelledby="scores" tabindex="0">
@@ -89,68 +75,22 @@ scanner: as pixels, or as histograms of gradient directions, $d_target numbers e
 $steps
 <h3>Files in this folder</h3>
 <dl class="files">$files</dl>
-</section>
-</main>
-<footer><p>Made by bridgehash $version.</p></footer>
-</body>
-</html>
-"""
+</section>"""
 )
 
 _STYLE = """
-:root { --ink: #1c2430; --soft: #586273; --paper: #ffffff; --card: #f5f6f8; --line: #dde1e7;
-  --accent: #0b63a5; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8ebf0; --soft: #a3adba; --paper: #14181f; --card: #1e242d; --line: #343c48;
-    --accent: #7cc0f5; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2.5rem 1.25rem 3rem; max-width: 50rem; background: var(--paper);
-  color: var(--ink); font: 1rem/1.6 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-h1 { margin: 0 0 .75rem; font-size: clamp(1.6rem, 5vw, 2.1rem); line-height: 1.2; }
-h2 { margin: 3rem 0 .75rem; font-size: 1.3rem; line-height: 1.3; }
-h3 { margin: 1.75rem 0 .5rem; font-size: 1.05rem; }
-p { margin: 0 0 1rem; }
-.kicker { margin: 0 0 .25rem; color: var(--accent); font-weight: 600; }
-.lead { color: var(--soft); font-size: 1.1rem; }
 .reading { padding: .9rem 1.1rem; background: var(--card); border-left: 4px solid var(--accent);
   border-radius: 0 .5rem .5rem 0; }
-.scroll { margin: 1.5rem 0 1rem; overflow-x: auto; }
-table { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nums; }
-caption { padding: .6rem 0 0; caption-side: bottom; color: var(--soft); font-size: .875rem;
-  text-align: left; }
-th, td { padding: .45rem .6rem; border-bottom: 1px solid var(--line); text-align: right;
-  vertical-align: top; line-height: 1.3; }
-thead th { vertical-align: bottom; font-weight: 600; }
 thead tr:first-child > * { padding-bottom: 0; border-bottom: 0; color: var(--soft);
   font-size: .875rem; }
-th[scope="row"], th.first { padding-left: 0; text-align: left; }
-th[scope="row"] { font-weight: 600; }
-th.group { text-align: center; }
 tbody tr:last-child > * { color: var(--soft); font-weight: 400; }
-small { display: block; color: var(--soft); font-size: .8rem; font-weight: 400; }
-strong { color: var(--accent); }
-figure { margin: 1rem 0; }
 .picture { padding: .9rem; overflow-x: auto; background: #ffffff; border: 1px solid var(--line);
   border-radius: .5rem; }
 .picture img { display: block; width: 100%; height: auto; }
-figcaption { margin-top: .6rem; color: var(--soft); font-size: .875rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .4rem 1.25rem; margin: 0 0 1rem; }
-dt { font-weight: 600; }
-dd { margin: 0; }
 .files dt { font-weight: 400; }
-code { font: .875rem/1.6 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
-pre { margin: 0 0 1rem; padding: .8rem 1rem; overflow-x: auto; background: var(--card);
-  border: 1px solid var(--line); border-radius: .5rem; }
-footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
-  color: var(--soft); font-size: .875rem; }
 @media (max-width: 34rem) {
-  body { padding: 1.5rem 1rem 2rem; }
-  th, td { padding: .4rem .25rem; font-size: .8125rem; }
-  tr > :last-child { padding-right: 0; }
   thead th + th small { display: none; }
-  .picture img { min-width: 30rem; }
-  dl { grid-template-columns: 1fr; gap: 0; }
-  dd { margin-bottom: .75rem; } }
+  .picture img { min-width: 30rem; } }
 """
 
 
@@ -170,8 +110,7 @@ def page(
     files : what each file of the folder holds, by name
     """
     domains, task = study.domains, study.task
-    return _PAGE.substitute(
-        style=_STYLE,
+    body = _BODY.substitute(
         n_bits=N_BITS,
         reading=escape(reading(study)),
         table=_table(study),
@@ -192,7 +131,14 @@ def page(
             f"<dt><code>{escape(name)}</code></dt><dd>{escape(what)}</dd>"
             for name, what in files.items()
         ),
-        version=escape(__version__),
+    )
+    return frame(
+        title="bridgehash demo",
+        kicker="bridgehash demo",
+        heading="One code for two feature spaces",
+        lead=_LEAD,
+        body=body,
+        style=_STYLE,
     )
 
 

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from bridgehash import load
 from bridgehash._files import load_model
 from bridgehash.base import BaseHasher, BaseTransferHasher
+from bridgehash.bench.extras import objective_course
 from bridgehash.common_space import Shared
 from bridgehash.encoder import LinearEncoder
 
@@ -44,14 +45,13 @@ def describe(path: Path) -> dict[str, Any]:
 def fit_record(model: Any) -> dict[str, Any]:
     """Rounds and objective of a fit, where the method leaves any."""
     fitted = getattr(model, "hasher_", model)  # inside `Shared`
-    objective = getattr(fitted, "objective_", None)
-    if objective is None or len(objective) == 0:
+    course = objective_course(fitted)
+    if not course:
         return {}
-    total = objective["total"] if objective.dtype.names else objective
     return {
         "n_iter": int(fitted.n_iter_),
         **({"converged": bool(fitted.converged_)} if hasattr(fitted, "converged_") else {}),
-        "objective": {"first": float(total[0]), "last": float(total[-1])},
+        "objective": {"first": course[0], "last": course[-1]},
     }
 
 

@@ -20,6 +20,7 @@ from rich.filesize import decimal
 from bridgehash import __version__, load, save
 from bridgehash.base import BaseTransferHasher
 
+from . import benching
 from . import options as opt
 from .console import counted, note, results, show_fields, show_table
 from .description import describe, described_fields
@@ -41,6 +42,7 @@ MODEL_SUFFIXES = (".bh", ".safetensors")
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 app.command()(extract)
+app.add_typer(benching.app, name="bench")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

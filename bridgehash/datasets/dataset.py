@@ -90,11 +90,12 @@ class DataSet:
     read: Callable[[Mapping[str, NDArray[Any]], View], Rows] = named_arrays
     public: Mapping[View, Source] = field(default_factory=dict)
     n_queries: int | None = 500  # None: a tenth of the target, 500 at most
+    own_views: tuple[View, ...] = ()  # not in `file`: each lies in a file of its own, or nowhere
 
     def check(self, view: View) -> None:
         """Raise unless there is such a view; the message names the nearest."""
-        if self.file is not None and view not in self.views:
-            names = [str(known) for known in self.views]
+        if self.file is not None and view not in (*self.views, *self.own_views):
+            names = [str(known) for known in (*self.views, *self.own_views)]
             raise ValueError(unknown(f"view of {self.name}", str(view), names))
 
     def load(self, view: View, folder: StrPath | None = None, *, unit_rows: bool = False) -> Rows:
@@ -123,7 +124,7 @@ class DataSet:
             f"{self.name}/{view}.npz", hint=_how_to_make(self.name, view, self.file is None)
         )
         sources = [Source((own,), lambda paths, _: read_extracted(paths[0]))]
-        if self.file is not None:
+        if self.file is not None and view not in self.own_views:
             sources.append(Source((self.file,), self._read_arrays))
         public = self.public.get(view)
         for source in [*sources, public]:
@@ -131,7 +132,7 @@ class DataSet:
                 return source, paths
         if public is not None:
             return public, [file.find(folder) for file in public.files]
-        if self.file is None:
+        if self.file is None or view in self.own_views:
             raise MissingData(own.missing(folder))
         raise MissingData(f"{self.file.missing(folder)} {own.hint}")
 

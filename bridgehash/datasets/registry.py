@@ -37,6 +37,7 @@ _OFFICE_CALTECH10 = DataSet(
             "Caltech10_SURF_L10.mat)."
         ),
     ),
+    own_views=views(("amazon", "caltech10"), ("vgg16",)),
 )
 _PACS = DataSet(
     name="pacs",

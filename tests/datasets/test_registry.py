@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -162,3 +163,17 @@ def test_memory_has_a_bound() -> None:
     get("b", 60)
     assert made[-1] == "b"
     assert 0 < MEMORY.max_bytes <= 2**30
+
+
+def test_a_view_of_its_own_is_not_looked_for_in_the_common_file(
+    toy: DataSet, tmp_path: Path
+) -> None:
+    apart = View("a", "h")
+    more = replace(toy, own_views=(apart,))
+    with pytest.raises(MissingData, match=r"toy/a\.h\.npz is not on this machine"):
+        more.load(apart, tmp_path)
+    (tmp_path / "toy").mkdir()
+    np.savez(tmp_path / "toy" / "a.h.npz", x=np.eye(3), y=[0, 1, 0])
+    assert more.load(apart, tmp_path)[0].shape == (3, 3)
+    with pytest.raises(ValueError, match=r"did you mean 'a\.h'"):
+        more.check(View("a", "hh"))

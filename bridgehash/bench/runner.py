@@ -1,0 +1,203 @@
+"""Running a suite: every job once, finished ones skipped, each record on disk before the next.
+
+A job is a task, a method, a code length and a seed. One that fails leaves a record of its error and
+the others go on; a later run tries it again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from multiprocessing import get_context, parent_process
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy
+import sklearn
+from threadpoolctl import threadpool_limits
+
+from .._files import StrPath
+from .._version import __version__
+from ..datasets.spec import TaskSpec
+from .evaluate import Scores, evaluate
+from .extras import EXTRAS
+from .spec import QUICK_BITS, QUICK_SEEDS, SEEN, MethodSpec, Suite
+from .store import Record, Store, record_key
+
+
+@dataclass(frozen=True)
+class Job:
+    """One fit and its scores."""
+
+    task: TaskSpec
+    method: MethodSpec
+    n_bits: int
+    seed: int
+    extras: tuple[str, ...] = ()
+
+    def identity(self, checksums: dict[str, str]) -> dict[str, Any]:
+        """All that the result depends on, as JSON can hold it."""
+        return {
+            "task": str(self.task),
+            "use": self.method.use,
+            "labels": self.method.labels,
+            "params": dict(self.method.params),
+            "n_bits": self.n_bits,
+            "seed": self.seed,
+            "extras": sorted(self.extras),
+            "data": checksums,
+        }
+
+
+def jobs_of(suite: Suite, *, quick: bool = False) -> list[Job]:
+    """All jobs of a suite, all methods of a task, length and seed one after the other."""
+    bits = QUICK_BITS if quick else suite.n_bits
+    seeds = QUICK_SEEDS if quick else suite.seeds
+    return [
+        Job(task, method, n_bits, seed, suite.extras)
+        for seed in range(seeds)
+        for task in suite.tasks
+        for n_bits in bits
+        for method in suite.methods
+    ]
+
+
+def run_job(job: Job, folder: StrPath | None = None) -> Record:
+    """Fit and score; whatever goes wrong is part of the record."""
+    checksums = job.task.checksums(folder)
+    identity = job.identity(checksums)
+    record = {"key": record_key(identity), **identity, "label": job.method.label, **_where()}
+    try:
+        with threadpool_limits(1), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results = _results(job, folder)
+            json.dumps(results, allow_nan=False)  # a score that is no number is a failure
+            return record | results
+    except Exception as error:  # a method that fails must not end the suite
+        line = f"{type(error).__name__}: {error}"
+        return record | {"error": line, "traceback": traceback.format_exc(limit=-3)}
+
+
+def _results(job: Job, folder: StrPath | None) -> Record:
+    task = job.task.load(job.seed, folder, unit_rows=True)
+    hasher = job.method.build(job.n_bits, job.seed)
+    labels = {name: getattr(task, name) for name in SEEN[job.method.labels]}
+    started = time.perf_counter()
+    hasher.fit(task.X_source, task.X_target, **labels)
+    fitted = time.perf_counter()
+    report = evaluate(hasher, task)
+    return {
+        "scores": {side: _scores(getattr(report, side)) for side in ("cross", "single")},
+        "seconds": {"fit": fitted - started, "score": time.perf_counter() - fitted},
+        "rows": {"source": len(task.X_source), "target": len(task.X_target)},
+        **{name: EXTRAS[name](hasher, task) for name in job.extras},
+    }
+
+
+def _scores(scores: Scores) -> dict[str, Any]:
+    """The scores, and the counts of pairs by distance from which curves are drawn."""
+    histogram = scores.histogram
+    return {
+        "radius_pr_area": scores.radius_pr_area,
+        "mean_average_precision": scores.mean_average_precision,
+        "precision_at_10": scores.precision_at_10,
+        "recall_at_100": scores.recall_at_100,
+        "lookup_precision": scores.lookup_precision,
+        "pairs": histogram.total.sum(axis=0).tolist(),
+        "relevant": histogram.relevant.sum(axis=0).tolist(),
+    }
+
+
+def _where() -> dict[str, Any]:
+    return {
+        "versions": {
+            "bridgehash": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+            "scikit-learn": sklearn.__version__,
+        },
+        "device": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def pending(jobs: Iterable[Job], done: dict[str, Record], folder: StrPath | None) -> list[Job]:
+    """Jobs without a finished record; failed ones are tried again."""
+    return [
+        job
+        for job in jobs
+        if "scores" not in done.get(record_key(job.identity(job.task.checksums(folder))), {})
+    ]
+
+
+class Step(NamedTuple):
+    """How far a run has come: what is done of all, and what was done last."""
+
+    n_done: int
+    n_jobs: int
+    record: Record | None = None  # None at the start
+
+
+def run_suite(
+    suite: Suite,
+    store: Store,
+    *,
+    quick: bool = False,
+    rerun: bool = False,
+    n_jobs: int = 1,
+    folder: StrPath | None = None,
+) -> Iterator[Step]:
+    """Run what is not finished yet, `n_jobs` at a time; each record is stored before it is told."""
+    jobs = jobs_of(suite, quick=quick)
+    todo = jobs if rerun else pending(jobs, store.records(), folder)
+    n_done = len(jobs) - len(todo)
+    yield Step(n_done, len(jobs))
+    if not todo:
+        return
+    with store.writer() as writer:
+        for record in _records(todo, n_jobs, folder):
+            writer.append(record)
+            n_done += 1
+            yield Step(n_done, len(jobs), record)
+
+
+def _records(jobs: list[Job], n_jobs: int, folder: StrPath | None) -> Iterator[Record]:
+    if n_jobs == 1:
+        yield from (run_job(job, folder) for job in jobs)
+        return
+    pool = ProcessPoolExecutor(n_jobs, get_context("spawn"), initializer=_end_with_parent)
+    try:
+        waiting: set[Future[Record]] = set()
+        queue = iter(jobs)
+        while True:
+            for job in queue:
+                waiting.add(pool.submit(run_job, job, folder))
+                if len(waiting) > n_jobs:
+                    break
+            if not waiting:
+                return
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever; let it end instead."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

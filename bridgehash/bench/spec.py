@@ -1,0 +1,231 @@
+"""Suites as data: which methods run on which tasks, read from TOML and checked before a run.
+
+Unknown keys, methods and parameters are refused with the nearest known name. What a method may see
+(no labels, those of the source, those of both) is part of the suite, not of the method.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from importlib import resources
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+from sklearn.base import BaseEstimator
+
+from ..base import BaseTransferHasher
+from ..codes import MAX_BITS
+from ..common_space import Shared
+from ..datasets.dataset import unknown
+from ..datasets.spec import TaskSpec, parse_task
+from ..methods import METHODS
+from .extras import EXTRAS
+
+Labels = Literal["none", "source", "both"]
+Side = Literal["cross", "single"]
+SEEN: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "source": ("y_source",),
+    "both": ("y_source", "y_target"),
+}
+METRICS = ("radius_pr_area", "mean_average_precision")
+QUICK_BITS, QUICK_SEEDS = (16,), 1  # a first look at any suite
+
+
+class SuiteError(ValueError):
+    """A suite that does not say what can be run."""
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """One line of a suite: a method by its registered name, with parameters and what it sees."""
+
+    label: str
+    use: str
+    labels: Labels = "none"
+    params: Mapping[str, Any] = field(default_factory=dict)
+    point: Mapping[str, Any] = field(default_factory=dict)  # its place in a sweep
+
+    @property
+    def series(self) -> str:
+        """The label that all points of a sweep have in common."""
+        return self.label.removesuffix(f", {_named(self.point)}") if self.point else self.label
+
+    def build(self, n_bits: int, seed: int) -> BaseTransferHasher:
+        """An unfitted hasher."""
+        hasher = METHODS[self.use].make()
+        estimator = tunable(hasher)
+        estimator.set_params(n_bits=n_bits, **self.params)
+        if "random_state" in estimator.get_params():
+            estimator.set_params(random_state=seed)
+        return hasher
+
+
+def tunable(hasher: BaseTransferHasher) -> BaseEstimator:
+    """What the parameters belong to: the method itself, inside `Shared` or not."""
+    return hasher.hasher if isinstance(hasher, Shared) else hasher
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What to run and what to show of it."""
+
+    name: str
+    title: str
+    tasks: tuple[TaskSpec, ...]
+    methods: tuple[MethodSpec, ...]
+    n_bits: tuple[int, ...] = (64,)
+    seeds: int = 10
+    sides: tuple[Side, ...] = ("cross", "single")
+    metrics: tuple[str, ...] = METRICS
+    extras: tuple[str, ...] = ()
+    figure: str | None = None  # how the report draws it, beside the table
+    paper: str | None = None  # the file of published numbers
+    note: str = ""
+
+
+FIGURES = ("pr", "bars", "iterations", "grid", "tsne", "samples")
+_NEEDED: dict[str, tuple[str, Callable[[Suite], bool]]] = {  # what a figure cannot do without
+    "iterations": (
+        "a sweep over max_iter",
+        lambda suite: all("max_iter" in method.point for method in suite.methods),
+    ),
+    "grid": (
+        "a sweep over one or two parameters",
+        lambda suite: all(len(method.point) in (1, 2) for method in suite.methods),
+    ),
+    "tsne": ('extras = ["embedding"]', lambda suite: "embedding" in suite.extras),
+    "samples": (
+        "tasks with @N at the end",
+        lambda suite: any(task.n_train is not None for task in suite.tasks),
+    ),
+}
+_LISTS = ("tasks", "method", "n_bits", "sides", "metrics", "extras")
+_TOP = {f.name for f in fields(Suite)} - {"name", "methods"} | {"method"}
+_METHOD = {f.name for f in fields(MethodSpec)} - {"point"} | {"sweep"}
+_GIVEN = {"n_bits", "random_state"}  # by the suite, to all its methods alike
+
+
+def suite_names() -> list[str]:
+    """The suites that come with the package."""
+    return sorted(name.removesuffix(".toml") for name in _files("suites", ".toml"))
+
+
+def _files(folder: str, suffix: str) -> list[str]:
+    """Names of data files of the package."""
+    found = (resources.files("bridgehash.bench") / folder).iterdir()
+    return sorted(item.name for item in found if item.name.endswith(suffix))
+
+
+def load_suite(name: str) -> Suite:
+    """A suite of the package by name, or one in a TOML file of one's own."""
+    if name.endswith(".toml"):
+        path = Path(name)
+        if not path.is_file():
+            raise SuiteError(f"{name}: there is no such file")
+        return parse_suite(path.stem, path.read_text(encoding="utf-8"))
+    if name not in suite_names():
+        raise SuiteError(unknown("suite", name, suite_names()))
+    file = resources.files("bridgehash.bench") / "suites" / f"{name}.toml"
+    return parse_suite(name, file.read_text(encoding="utf-8"))
+
+
+def parse_suite(name: str, text: str) -> Suite:
+    """The suite in a TOML text."""
+    try:
+        return _suite(name, tomllib.loads(text))
+    except (tomllib.TOMLDecodeError, SuiteError, ValueError, TypeError) as error:
+        raise SuiteError(f"suite {name}: {error}") from error
+
+
+def _suite(name: str, data: dict[str, Any]) -> Suite:
+    _check_keys(data, _TOP, "key")
+    for needed in ("title", "tasks", "method"):
+        if needed not in data:
+            raise SuiteError(f"the key {needed!r} is missing")
+    for key in _LISTS:
+        if not data.get(key, ["something"]) or not isinstance(data.get(key, []), list):
+            raise SuiteError(f"{key} has to be a list of at least one entry")
+    lines = data.pop("method")
+    tasks = tuple(parse_task(task) for task in data.pop("tasks"))
+    lists = {key: tuple(value) for key, value in data.items() if isinstance(value, list)}
+    suite = Suite(
+        name=name,
+        tasks=tasks,
+        methods=tuple(spec for line in lines for spec in _methods(line)),
+        **(data | lists),
+    )
+    _check_choices(suite)
+    return suite
+
+
+def _methods(line: dict[str, Any]) -> Iterator[MethodSpec]:
+    """The method of a line, once for every point of its sweep."""
+    _check_keys(line, _METHOD, "key of a method")
+    if "use" not in line:
+        raise SuiteError("a method lacks the key 'use', its name in `bridgehash methods`")
+    sweep = dict(line.pop("sweep", {}))
+    for values in product(*sweep.values()):
+        point = dict(zip(sweep, values, strict=True))
+        params = dict(line.get("params", {})) | point
+        label = ", ".join(filter(None, [line.get("label", line["use"]), _named(point)]))
+        spec = MethodSpec(**(line | {"label": label, "params": params}), point=point)
+        _check_method(spec)
+        yield spec
+
+
+def _named(point: Mapping[str, Any]) -> str:
+    """A place in a sweep as text.
+
+    >>> _named({"lam": 0.0001, "start": "itq"})
+    'lam=0.0001, start=itq'
+    """
+    shown = {k: f"{v:g}" if isinstance(v, int | float) else str(v) for k, v in point.items()}
+    return ", ".join(f"{key}={value}" for key, value in shown.items())
+
+
+def _check_method(spec: MethodSpec) -> None:
+    if spec.use not in METHODS:
+        raise SuiteError(unknown("method", str(spec.use), METHODS))
+    if spec.labels not in SEEN:
+        raise SuiteError(unknown("kind of labels", str(spec.labels), SEEN))
+    known = tunable(METHODS[spec.use].make()).get_params(deep=False)
+    _check_keys(spec.params, set(known) - _GIVEN, f"parameter of {spec.use}")
+    needs = METHODS[spec.use].about.needs
+    given = {"y", *SEEN[spec.labels]} if SEEN[spec.labels] else set()
+    if not set(needs) <= given:
+        raise SuiteError(
+            f"{spec.label} needs {METHODS[spec.use].inputs}, but labels = {spec.labels!r}"
+        )
+
+
+def _check_choices(suite: Suite) -> None:
+    labels = [method.label for method in suite.methods]
+    if len(set(labels)) < len(labels):
+        raise SuiteError("two methods have one label; labels name the rows of a table")
+    if not all(isinstance(bits, int) and 1 <= bits <= MAX_BITS for bits in suite.n_bits):
+        raise SuiteError(f"n_bits holds something else than whole numbers of 1 to {MAX_BITS}")
+    if not isinstance(suite.seeds, int) or suite.seeds < 1:
+        raise SuiteError(f"seeds={suite.seeds!r}: give a whole number of at least 1")
+    for kind, chosen, known in (
+        ("side", suite.sides, ("cross", "single")),
+        ("metric", suite.metrics, METRICS),
+        ("extra", suite.extras, EXTRAS),
+        ("figure", (suite.figure,) if suite.figure else (), FIGURES),
+        ("published table", (suite.paper,) if suite.paper else (), _files("paper", ".csv")),
+    ):
+        for name in chosen:
+            if name not in known:
+                raise SuiteError(unknown(kind, str(name), known))
+    words, has = _NEEDED.get(str(suite.figure), ("", lambda suite: True))
+    if not has(suite):
+        raise SuiteError(f"figure = {suite.figure!r} needs {words}")
+
+
+def _check_keys(given: Collection[str], known: Collection[str], kind: str) -> None:
+    for key in given:
+        if key not in known:
+            raise SuiteError(unknown(kind, key, sorted(known)))

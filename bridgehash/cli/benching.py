@@ -1,0 +1,207 @@
+"""`bridgehash bench`: run a suite, show its tables, write its report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from bridgehash._progress import countdown
+from bridgehash.bench.runner import run_suite
+from bridgehash.bench.spec import Suite, load_suite, suite_names
+from bridgehash.bench.store import Record, Store
+from bridgehash.bench.tables import ResultTable, result_table
+from bridgehash.datasets.files import MissingData
+
+from .console import may_animate, note, results, say, show_fields, show_table
+from .failures import writing
+from .tables import InputError
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+SuiteName = Annotated[
+    str, typer.Argument(metavar="SUITE", help="A name from `bench list`, or a TOML file.")
+]
+Folder = Annotated[Path, typer.Option("--out", help="Folder of records and reports.")]
+Data = Annotated[
+    Path | None, typer.Option("--data", help="Folder of data files, before $BRIDGEHASH_DATA.")
+]
+Quick = Annotated[bool, typer.Option("--quick", help="One split, 16 bits: a first look.")]
+Cores = Annotated[
+    int | None, typer.Option("--jobs", min=1, help="Fits at a time; all cores if not given.")
+]
+Rerun = Annotated[bool, typer.Option("--rerun", help="Run finished ones again.")]
+
+
+@app.callback(invoke_without_command=True)
+def bench(context: typer.Context) -> None:
+    """Reproduce experiments: suites of methods and tasks.
+
+    \b
+    Example:
+      bridgehash bench run table5-twin --quick
+    """
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command("list")
+def list_suites() -> None:
+    """List the suites that come with the package.
+
+    \b
+    Example:
+      bridgehash bench list
+    """
+    rows = [(name, load_suite(name).title) for name in suite_names()]
+    show_table(("suite", "title"), rows)
+
+
+@app.command()
+def run(
+    suite: SuiteName,
+    out: Folder = Path("bench"),
+    data: Data = None,
+    quick: Quick = False,
+    jobs: Cores = None,
+    rerun: Rerun = False,
+) -> None:
+    """Run a suite: what is finished is skipped, what was stopped goes on.
+
+    \b
+    Example:
+      bridgehash bench run table5-twin --quick
+      bridgehash bench run table5-twin --jobs 2
+    """
+    plan = load_suite(suite)
+    store = _store(out)
+    failed: list[Record] = []
+    with countdown(plan.name, visible=may_animate()) as reach, _kept(store.path):
+        for step in run_suite(
+            plan,
+            store,
+            quick=quick,
+            rerun=rerun,
+            n_jobs=jobs or os.cpu_count() or 1,
+            folder=data,
+        ):
+            reach(step.n_done, step.n_jobs)
+            if step.record is None and step.n_done:
+                say(f"{step.n_done} of {step.n_jobs} fits are finished already")
+            elif step.record is not None and "error" in step.record:
+                failed.append(step.record)
+    for record in failed[:10]:
+        note(f"{record['label']} on {record['task']} failed: {record['error']}")
+    if len(failed) > 10:
+        note(f"{len(failed) - 10} more failed; their records say why")
+    _show(plan, store)
+    _write_report(plan, store, out)
+
+
+@app.command()
+def show(suite: SuiteName, out: Folder = Path("bench")) -> None:
+    """Print the tables of a suite from its records.
+
+    \b
+    Example:
+      bridgehash bench show table5-twin
+    """
+    _show(load_suite(suite), _filled(out))
+
+
+@app.command()
+def report(
+    suites: Annotated[list[str], typer.Argument(metavar="SUITE...", help="One or more suites.")],
+    out: Folder = Path("bench"),
+) -> None:
+    """Write one self-contained page of tables and figures.
+
+    \b
+    Example:
+      bridgehash bench report table4-twin table5-twin
+    """
+    plans = [load_suite(name) for name in suites]
+    _write_report(plans[0] if len(plans) == 1 else plans, _filled(out), out)
+
+
+def _store(out: Path) -> Store:
+    """One file for all suites: fits that two of them share are run once."""
+    return Store(out / "records.jsonl")
+
+
+def _filled(out: Path) -> Store:
+    """The store, where there is one."""
+    store = _store(out)
+    if not store.path.is_file():
+        raise InputError(f"{store.path}: there are no records yet; `bridgehash bench run` first")
+    return store
+
+
+def _show(suite: Suite, store: Store) -> None:
+    records = list(store.records().values())
+    results().print(Text(suite.title, "bold"), soft_wrap=True)
+    for side in suite.sides:
+        for metric in suite.metrics:
+            _print(result_table(suite, records, side, metric))
+
+
+def _print(table: ResultTable) -> None:
+    """Tasks below each other, lengths beside each other: fits a terminal."""
+    console = results()
+    lengths = list(dict.fromkeys(bits for _, bits in table.columns))
+    for task in dict.fromkeys(task for task, _ in table.columns):
+        line = f"\n{task}, {table.side}, {table.metric} in per cent"
+        console.print(Text(line), soft_wrap=True)
+        shown = Table("method", box=box.SIMPLE_HEAD if console.is_terminal else None)
+        for bits in lengths:
+            shown.add_column(f"{bits} bits", justify="right")
+        places = [table.columns.index((task, bits)) for bits in lengths]
+        ranks = [table.rank(place) for place in places]
+        for label, cells in table.rows.items():
+            styles = [{1: "bold", 2: "italic"}.get(rank.get(label, 0), "") for rank in ranks]
+            texts = [
+                Text(str(cells[place]), style) for place, style in zip(places, styles, strict=True)
+            ]
+            shown.add_row(Text(label), *texts)
+        console.print(shown)
+
+
+def _write_report(suites: Suite | list[Suite], store: Store, out: Path) -> None:
+    from bridgehash.bench.report import write_report
+
+    plans = [suites] if isinstance(suites, Suite) else suites
+    name = plans[0].name if len(plans) == 1 else "report"
+    path = out / f"{name}.html"
+    with writing(path):
+        write_report(plans, list(store.records().values()), path)
+    show_fields([("records", str(store.path)), ("report", str(path))])
+
+
+@contextmanager
+def _kept(path: Path) -> Iterator[None]:
+    """Say what stopped a run, and that what was finished is not lost."""
+    again = "finished fits are kept, run it again"
+    try:
+        yield
+    except MissingData as error:
+        raise InputError(str(error)) from error
+    except BrokenExecutor as error:
+        raise InputError(
+            f"a fit was killed, likely for want of memory; {again} with --jobs 1"
+        ) from error
+    except OSError as error:
+        reason = error.strerror or str(error) or type(error).__name__
+        raise InputError(
+            f"{error.filename or path}: cannot be read or written ({reason}); {again}"
+        ) from error
+    except KeyboardInterrupt:
+        note(again)
+        raise

@@ -1,0 +1,227 @@
+"""The page is whole in itself, escapes what it is given, and hides no gap."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridgehash.bench.report import report_page, write_report
+from bridgehash.bench.spec import Suite, load_suite, parse_suite, suite_names
+
+from .conftest import ALONE, ATH, TEXT, Make
+
+VOID = {"meta", "link", "br", "wbr", "hr", "img"}
+
+
+class Page(HTMLParser):
+    """Ids, addresses, headings, and cells of all tables."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+        self.headings: list[int] = []
+        self.tables: list[list[list[str]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == [], "tags that are not closed"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "table" in self.open and self.tables[-1] and ("td" in self.open or "th" in self.open):
+            self.tables[-1][-1][-1] += f" {data}"
+
+    def row(self, table: int, name: str) -> list[str]:
+        (found,) = (row for row in self.tables[table] if row and row[0].strip() == name)
+        return [" ".join(cell.split()) for cell in found[1:]]
+
+
+@pytest.fixture
+def drawn() -> Suite:
+    """The suite of the other tests, with a figure and a table of the paper."""
+    pytest.importorskip("matplotlib")
+    return parse_suite("toy", TEXT.format(more='figure = "pr"\npaper = "table_7.csv"'))
+
+
+@pytest.fixture
+def records(record: Make) -> list[dict[str, Any]]:
+    return [
+        record(0.2),
+        record(0.4, seed=1),
+        record(0.6, **ATH),
+        record(seed=1, error="LinAlgError: <singular> & so on", **ATH),
+        record(task=ALONE, error="MemoryError: 9 GB"),
+    ]
+
+
+def test_page_needs_nothing_from_outside(drawn: Suite, records: list[Any]) -> None:
+    text = report_page([drawn], records)
+    for outside in ("http:", "https:", "//", "@import", "<script"):
+        assert outside not in text
+    assert not re.search(r"url\((?!#)", text)
+    page = Page(text)
+    assert all(address.startswith(("data:", "#")) for address in page.addresses)
+    assert {a[1:] for a in page.addresses if a.startswith("#")} <= set(page.ids)
+    assert len(set(page.ids)) == len(page.ids)
+
+
+def test_text_is_escaped(drawn: Suite, records: list[Any]) -> None:
+    text = report_page([drawn], records)
+    assert "Two &lt;methods&gt; &amp; one task" in text
+    assert "A note with &lt;b&gt;marks&lt;/b&gt;." in text
+    assert "ITQ &lt;one&gt;" in text
+    assert "LinAlgError: &lt;singular&gt; &amp; so on" in text
+    for raw in ("<methods>", "<one>", "<singular>"):
+        assert raw not in text
+
+
+def test_cells_are_means_gaps_and_failures(drawn: Suite, records: list[Any]) -> None:
+    page = Page(report_page([drawn], records))
+    assert page.row(1, "ITQ <one>") == ["30.0 ± 10.0", "failed"]
+    assert page.row(1, "ATH") == ["60.0 1 failed", "missing"]
+    assert page.row(2, "ITQ <one>")[0] == "15.0 ± 5.0"  # mean average precision
+
+
+def test_fewer_splits_are_told(suite: Suite, record: Make) -> None:
+    records = [record(0.2), record(0.4, seed=1), record(0.6, **ATH)]
+    assert Page(report_page([suite], records)).row(1, "ATH")[0] == "60.0 of 1"
+
+
+def test_best_and_second_are_marked_in_each_column(suite: Suite, record: Make) -> None:
+    text = report_page([suite], [record(0.25), record(0.75, **ATH)])
+    assert "<strong>75.0</strong>" in text
+    assert "<u>25.0</u>" in text
+    assert "<strong>missing" not in text
+
+
+def test_failures_are_explained_once(drawn: Suite, record: Make) -> None:
+    records = [record(error="E: same", seed=seed) for seed in range(3)]
+    text = report_page([drawn], records)
+    assert text.count("E: same") == 1
+    assert "16 bits, split 0, 1, 2" in text
+    assert "In all 0 fits finished and 3 failed" in text
+
+
+def test_published_numbers_stand_apart(drawn: Suite, records: list[Any]) -> None:
+    text = report_page([drawn], records)
+    heading = "Published, on the data of the paper"
+    before, after = text.split(heading)
+    assert "DHLing" not in before
+    assert "DHLing: quoted" in after
+    page = Page(text)
+    assert page.row(5, "KSH")[0] == "32.02"
+    assert [row[0].split()[:1] for table in page.tables[1:5] for row in table].count(["KSH"]) == 0
+
+
+def test_overview_says_what_was_run(suite: Suite, records: list[Any]) -> None:
+    page = Page(report_page([suite], records))
+    (row,) = page.tables[0][1:]
+    assert [" ".join(cell.split()) for cell in row][1:] == [
+        "3 of 24",
+        "2",
+        "2 of 3",
+        "16",
+        "4.5 s",
+    ]
+    text = report_page([suite], records)
+    assert "bridgehash bench run toy.toml" in text
+    assert f"sha256 <code>{'5' * 64}" in text
+    assert "numpy 2.0" in text
+    assert "a machine" in text
+
+
+def test_a_quick_look_is_called_so(record: Make) -> None:
+    suite = parse_suite("toy", TEXT.format(more="").replace("[16, 32]", "[64]"))
+    assert "1, quick" in Page(report_page([suite], [record()])).tables[0][1][1]
+
+
+def test_fits_that_suites_share_count_once(suite: Suite, record: Make) -> None:
+    text = report_page([suite, suite], [record()])
+    assert "In all 1 fit finished" in text
+    page = Page(text)
+    assert len(set(page.ids)) == len(page.ids)
+
+
+def test_odd_names_do_no_harm(record: Make) -> None:
+    pytest.importorskip("matplotlib")
+    suite = parse_suite('my "odd" \\1 <suite>', TEXT.format(more='figure = "pr"'))
+    text = report_page([suite], [record()])
+    Page(text)
+    assert "<suite>" not in text
+    assert "bench run &#x27;my &quot;odd&quot; \\1 &lt;suite&gt;.toml&#x27;" in text
+
+
+@pytest.mark.parametrize("name", suite_names())
+def test_every_suite_has_a_page_before_it_has_run(name: str) -> None:
+    page = Page(report_page([load_suite(name)], []))
+    assert page.headings[0] == 1
+    assert page.headings.count(1) == 1
+    assert all(b <= a + 1 for a, b in pairwise(page.headings))
+    assert "missing" in str(page.tables)
+
+
+def test_without_matplotlib_the_tables_are_there(
+    records: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    suite = parse_suite("toy", TEXT.format(more='figure = "pr"'))
+    text = report_page([suite], records)
+    assert "pip install &#x27;bridgehash[plots]&#x27;" in text
+    assert Page(text).row(1, "ITQ <one>")[0] == "30.0 ± 10.0"
+
+
+def test_pictures_have_words(drawn: Suite, records: list[Any]) -> None:
+    text = report_page([drawn], records)
+    assert text.count('role="img"') == 2
+    assert 'aria-label="Precision against recall, pacs: photo.gist512' in text
+
+
+def test_equal_records_give_equal_pages(drawn: Suite, records: list[Any]) -> None:
+    assert report_page([drawn], records) == report_page([drawn], list(records))
+
+
+def test_a_page_is_written_whole_or_not_at_all(
+    suite: Suite, record: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "page.html"
+    write_report([suite], [record()], path)
+    before = path.read_bytes()
+    assert before.decode("utf-8").startswith("<!DOCTYPE html>")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_report([suite], [record(0.9)], path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

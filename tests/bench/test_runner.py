@@ -1,0 +1,187 @@
+"""Every job is run once, its record is whole, and what fails does not stop the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bridgehash.base import BaseTransferHasher
+from bridgehash.bench import runner
+from bridgehash.bench.runner import Job, jobs_of, pending, run_job, run_suite
+from bridgehash.bench.spec import Suite, parse_suite
+from bridgehash.bench.store import Store
+from bridgehash.datasets.dataset import MEMORY
+
+TINY = """
+title = "Tiny"
+tasks = ["own/a.f-b.g", "own/b.g"]
+n_bits = [4, 8]
+seeds = 2
+extras = ["objective", "transfer"]
+
+[[method]]
+label = "ITQ"
+use = "itq"
+
+[[method]]
+label = "ATH"
+use = "ath-s"
+labels = "both"
+params = { max_iter = 2 }
+"""
+
+
+@pytest.fixture
+def tiny() -> Suite:
+    return parse_suite("tiny", TINY)
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with two small views of one's own."""
+    monkeypatch.delenv("BRIDGEHASH_DATA", raising=False)
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "data"
+    (folder / "own").mkdir(parents=True)
+    for name, n, d in (("a.f", 40, 9), ("b.g", 50, 7)):
+        y = np.arange(n) % 3
+        x = rng.normal(size=(3, d))[y] * 3 + rng.normal(size=(n, d))
+        np.savez(folder / "own" / f"{name}.npz", x=x, y=y)
+    MEMORY.clear()
+    yield folder
+    MEMORY.clear()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "records.jsonl")
+
+
+def run(suite: Suite, store: Store, data: Path, **options: Any) -> list[runner.Step]:
+    return list(run_suite(suite, store, folder=data, **options))
+
+
+def test_jobs_are_all_combinations(tiny: Suite) -> None:
+    jobs = jobs_of(tiny)
+    assert len(jobs) == len(set(map(str, jobs))) == 2 * 2 * 2 * 2
+    assert [job.method.label for job in jobs[:2]] == ["ITQ", "ATH"]
+    assert [job.seed for job in jobs] == [0] * 8 + [1] * 8
+    quick = jobs_of(tiny, quick=True)
+    assert {(job.n_bits, job.seed) for job in quick} == {(16, 0)}
+    assert len(quick) == 2 * 2
+
+
+def test_a_record_holds_what_tables_and_figures_need(tiny: Suite, data: Path) -> None:
+    record = run_job(jobs_of(tiny)[1], data)
+    assert record["use"] == "ath-s"
+    assert record["task"] == "own/a.f-b.g"
+    assert record["rows"] == {"source": 40, "target": 45}
+    assert set(record["data"]) == {"own/a.f.npz", "own/b.g.npz"}
+    assert set(record["versions"]) >= {"bridgehash", "numpy"}
+    assert record["seconds"]["fit"] > 0
+    assert len(record["objective"]) == 2
+    assert 0 <= record["transfer"] <= 1
+    for side, n_database in (("cross", 40), ("single", 45)):
+        scores = record["scores"][side]
+        assert sum(scores["pairs"]) == 5 * n_database  # a tenth of the target asks
+        assert len(scores["pairs"]) == len(scores["relevant"]) == record["n_bits"] + 1
+        assert 0 < scores["radius_pr_area"] <= 1
+    json.dumps(record, allow_nan=False)
+
+
+def test_equal_jobs_give_equal_records(tiny: Suite, data: Path) -> None:
+    job = jobs_of(tiny)[0]
+    first, second = (run_job(job, data) for _ in range(2))
+    assert first["key"] == second["key"]
+    assert first["scores"] == second["scores"]
+    assert run_job(jobs_of(tiny)[8], data)["scores"] != first["scores"]  # another split
+
+
+def test_a_second_run_has_nothing_to_do(tiny: Suite, data: Path, store: Store) -> None:
+    steps = run(tiny, store, data)
+    assert [step.n_done for step in steps] == list(range(17))
+    assert steps[0].record is None
+    assert len(store.records()) == 16
+    before = store.path.read_bytes()
+    assert run(tiny, store, data) == [runner.Step(16, 16)]
+    assert store.path.read_bytes() == before
+    assert run(tiny, store, data, rerun=True)[-1].n_done == 16
+    assert store.path.read_bytes().startswith(before)
+    assert len(store.records()) == 16
+
+
+def test_a_changed_data_file_is_another_job(tiny: Suite, data: Path, store: Store) -> None:
+    run(tiny, store, data, quick=True)
+    jobs = jobs_of(tiny, quick=True)
+    assert pending(jobs, store.records(), data) == []
+    np.savez(data / "own" / "a.f.npz", x=np.eye(40), y=np.arange(40) % 3)
+    todo = pending(jobs, store.records(), data)
+    assert {str(job.task) for job in todo} == {"own/a.f-b.g"}
+
+
+def broken(*_: Any, **__: Any) -> BaseTransferHasher:
+    raise np.linalg.LinAlgError("no way")
+
+
+def test_a_failure_is_recorded_and_tried_again(
+    tiny: Suite, data: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("bridgehash.baselines.itq.ITQ.fit", broken)
+        run(tiny, store, data, quick=True)
+    failed = [record for record in store.records().values() if "error" in record]
+    assert {record["label"] for record in failed} == {"ITQ"}
+    assert {record["error"] for record in failed} == {"LinAlgError: no way"}
+    assert "broken" in failed[0]["traceback"]
+    assert run(tiny, store, data, quick=True)[0] == runner.Step(2, 4)
+    assert all("scores" in record for record in store.records().values())
+
+
+def test_a_score_that_is_no_number_is_a_failure(
+    tiny: Suite, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(runner.EXTRAS, "transfer", lambda hasher, task: float("nan"))
+    record = run_job(jobs_of(tiny)[0], data)
+    assert "scores" not in record
+    assert record["error"].startswith("ValueError")
+
+
+@pytest.mark.parametrize("labels", ["none", "source", "both"])
+def test_a_method_sees_the_labels_of_the_suite(
+    labels: str, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = TINY.replace('label = "ITQ"', f'label = "ITQ"\nlabels = "{labels}"')
+    seen: dict[str, Any] = {}
+    fit = BaseTransferHasher.fit
+
+    def spy(self: Any, X_source: Any, X_target: Any, **given: Any) -> Any:
+        seen.update(given)
+        return fit(self, X_source, X_target, **given)
+
+    monkeypatch.setattr(BaseTransferHasher, "fit", spy)
+    assert "scores" in run_job(jobs_of(parse_suite("tiny", text))[0], data)
+    expected = {"none": set(), "source": {"y_source"}, "both": {"y_source", "y_target"}}
+    assert set(seen) == expected[labels]
+
+
+def test_several_at_a_time_find_the_same(tiny: Suite, data: Path, tmp_path: Path) -> None:
+    stores = [Store(tmp_path / name) for name in ("one.jsonl", "two.jsonl")]
+    for n_jobs, store in enumerate(stores, 1):
+        run(tiny, store, data, quick=True, n_jobs=n_jobs)
+    one, two = (store.records() for store in stores)
+    assert one.keys() == two.keys()
+    for key, record in one.items():
+        assert record["scores"] == two[key]["scores"]
+
+
+def test_the_order_of_parameters_makes_no_other_job(tiny: Suite) -> None:
+    job = jobs_of(tiny)[1]
+    assert isinstance(job, Job)
+    identity = job.identity({})
+    assert identity["params"] == {"max_iter": 2}
+    assert identity["extras"] == ["objective", "transfer"]
