@@ -26,6 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from .._files import StrPath
 from .._version import __version__
+from ..datasets.files import MissingData
 from ..datasets.spec import TaskSpec
 from .evaluate import Scores, evaluate
 from .extras import EXTRAS
@@ -50,6 +51,7 @@ class Job:
             "use": self.method.use,
             "labels": self.method.labels,
             "params": dict(self.method.params),
+            "settings": self.method.settings,
             "n_bits": self.n_bits,
             "seed": self.seed,
             "extras": sorted(self.extras),
@@ -145,6 +147,7 @@ class Step(NamedTuple):
     n_done: int
     n_jobs: int
     record: Record | None = None  # None at the start
+    missing: tuple[str, ...] = ()  # at the start: tasks left out for want of data, and why
 
 
 def run_suite(
@@ -156,11 +159,18 @@ def run_suite(
     n_jobs: int = 1,
     folder: StrPath | None = None,
 ) -> Iterator[Step]:
-    """Run what is not finished yet, `n_jobs` at a time; each record is stored before it is told."""
-    jobs = jobs_of(suite, quick=quick)
+    """Run what is not finished yet, `n_jobs` at a time; each record is stored before it is told.
+
+    Tasks whose data are not there are left out, unless none is left.
+    """
+    missing = _missing_data(suite, folder)
+    jobs = [job for job in jobs_of(suite, quick=quick) if job.task not in missing]
+    if not jobs:
+        raise next(iter(missing.values()))
     todo = jobs if rerun else pending(jobs, store.records(), folder)
     n_done = len(jobs) - len(todo)
-    yield Step(n_done, len(jobs))
+    left_out = tuple(f"{task} is left out: {error}" for task, error in missing.items())
+    yield Step(n_done, len(jobs), missing=left_out)
     if not todo:
         return
     with store.writer() as writer:
@@ -168,6 +178,17 @@ def run_suite(
             writer.append(record)
             n_done += 1
             yield Step(n_done, len(jobs), record)
+
+
+def _missing_data(suite: Suite, folder: StrPath | None) -> dict[TaskSpec, MissingData]:
+    """The tasks of a suite that cannot be run here, and what they lack."""
+    missing = {}
+    for task in suite.tasks:
+        try:
+            task.checksums(folder)
+        except MissingData as error:
+            missing[task] = error
+    return missing
 
 
 def _records(jobs: list[Job], n_jobs: int, folder: StrPath | None) -> Iterator[Record]:

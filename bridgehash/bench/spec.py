@@ -9,6 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from importlib import resources
 from itertools import product
 from pathlib import Path
@@ -54,6 +55,16 @@ class MethodSpec:
         """The label that all points of a sweep have in common."""
         return self.label.removesuffix(f", {_named(self.point)}") if self.point else self.label
 
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """Every parameter as it is fitted, defaults and presets too, but for length and seed."""
+        parameters = tunable(self.build(n_bits=1, seed=0)).get_params(deep=True)
+        return {
+            name: _text(value)
+            for name, value in sorted(parameters.items())
+            if name not in ("n_bits", "random_state")
+        }
+
     def build(self, n_bits: int, seed: int) -> BaseTransferHasher:
         """An unfitted hasher."""
         hasher = METHODS[self.use].make()
@@ -62,6 +73,12 @@ class MethodSpec:
         if "random_state" in estimator.get_params():
             estimator.set_params(random_state=seed)
         return hasher
+
+
+def _text(value: object) -> str:
+    """A parameter as text; 1 and 1.0 are one setting, in TOML as in Python."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return repr(float(value)) if whole else repr(value)  # type: ignore[arg-type]
 
 
 def tunable(hasher: BaseTransferHasher) -> BaseEstimator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from math import isnan, nan
@@ -39,13 +39,15 @@ def runs_of(suite: Suite, records: Iterable[Record]) -> list[Run]:
     """The fits of a suite that were run, each once, in the order of the suite.
 
     Records are shared by suites, so a fit may have several: with more extras, or on a data file
-    that has changed since. One that finished goes before one that failed, then the latest.
+    that has changed since. One that finished goes before one that failed, then the latest. Records
+    of settings that a method no longer has, by another default say, do not count.
     """
-    labels = {_setting(m.use, m.labels, m.params): m.label for m in suite.methods}
+    labels = {_setting(m.use, m.labels, m.settings): m.label for m in suite.methods}
     tasks = [str(task) for task in suite.tasks]
     best: dict[tuple[Any, ...], Run] = {}
     for record in sorted(records, key=lambda r: ("scores" in r, r.get("finished", ""))):
-        label = labels.get(_setting(record["use"], record["labels"], record["params"]))
+        settings = record.get("settings", {})
+        label = labels.get(_setting(record["use"], record["labels"], settings))
         wanted = record["task"] in tasks and record["seed"] < suite.seeds
         if label is not None and wanted and set(suite.extras) <= set(record.get("extras", ())):
             run = Run(label, record["task"], record["n_bits"], record["seed"], record)
@@ -130,14 +132,8 @@ def _cell(runs: list[Run], side: str, metric: str) -> Cell:
     return Cell(float(np.mean(values)), float(np.std(values)), len(values), n_failed)
 
 
-def _setting(use: str, labels: str, params: object) -> tuple[str, str, str]:
-    items = dict(params).items()  # type: ignore[call-overload]
-    return use, labels, repr(sorted((key, _number(value)) for key, value in items))
-
-
-def _number(value: object) -> object:
-    """1 and 1.0 are one setting, in TOML as in JSON."""
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+def _setting(use: str, labels: str, settings: Mapping[str, str]) -> tuple[Any, ...]:
+    return use, labels, *sorted(settings.items())
 
 
 @dataclass(frozen=True)

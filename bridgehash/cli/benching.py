@@ -94,6 +94,8 @@ def run(
             folder=data,
         ):
             reach(step.n_done, step.n_jobs)
+            for line in step.missing:
+                note(line)
             if step.record is None and step.n_done:
                 say(f"{step.n_done} of {step.n_jobs} fits are finished already")
             elif step.record is not None and "error" in step.record:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridgehash.bench.spec import Suite, parse_suite
+from bridgehash.bench.spec import MethodSpec, Suite, parse_suite
 
 TEXT = """
 title = "Two <methods> & one task"
@@ -70,7 +70,9 @@ def make_record(area: float = 0.5, **changes: Any) -> dict[str, Any]:
     }
     if "error" in changes:
         del made["scores"], made["seconds"], made["rows"]
-    return made | changes
+    made |= changes
+    method = MethodSpec("", made["use"], made["labels"], made["params"])
+    return {"settings": method.settings} | made
 
 
 ATH = {"use": "ath-u", "params": {"lam": 1.0, "start": "pca"}}

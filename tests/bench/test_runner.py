@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from bridgehash import ITQ
 from bridgehash.base import BaseTransferHasher
 from bridgehash.bench import runner
 from bridgehash.bench.runner import Job, jobs_of, pending, run_job, run_suite
 from bridgehash.bench.spec import Suite, parse_suite
 from bridgehash.bench.store import Store
+from bridgehash.bench.tables import runs_of
+from bridgehash.datasets import MissingData, parse_task
 from bridgehash.datasets.dataset import MEMORY
 
 TINY = """
@@ -185,3 +189,31 @@ def test_the_order_of_parameters_makes_no_other_job(tiny: Suite) -> None:
     identity = job.identity({})
     assert identity["params"] == {"max_iter": 2}
     assert identity["extras"] == ["objective", "transfer"]
+
+
+def test_another_default_is_another_job(
+    tiny: Suite, data: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tiny, store, data, quick=True)
+    init = ITQ.__init__
+
+    def other(self: ITQ, n_bits: int = 64, max_iter: int = 7, random_state: int = 0) -> None:
+        init(self, n_bits, max_iter, random_state)
+
+    monkeypatch.setattr(ITQ, "__init__", other)
+    again = replace(tiny, methods=tuple(replace(method) for method in tiny.methods))
+    todo = pending(jobs_of(again, quick=True), store.records(), data)
+    assert {job.method.label for job in todo} == {"ITQ"}
+    assert {one.label for one in runs_of(again, store.records().values())} == {"ATH"}
+
+
+def test_tasks_without_data_are_left_out_unless_none_is_left(
+    tiny: Suite, data: Path, store: Store
+) -> None:
+    lost = parse_task("own/a.f-lost.g")
+    some = replace(tiny, tasks=(lost, tiny.tasks[0]))
+    first, *_ = run(some, store, data, quick=True)
+    assert (first.n_done, first.n_jobs) == (0, 2)
+    assert first.missing[0].startswith("own/a.f-lost.g is left out: ")
+    with pytest.raises(MissingData, match=r"lost\.g"):
+        run(replace(tiny, tasks=(lost,)), store, data)
