@@ -20,7 +20,7 @@ from rich.filesize import decimal
 from bridgehash import __version__, load, save
 from bridgehash.base import BaseTransferHasher
 
-from . import benching
+from . import benching, searching
 from . import options as opt
 from .console import counted, note, results, show_fields, show_table
 from .description import describe, described_fields
@@ -43,6 +43,8 @@ MODEL_SUFFIXES = (".bh", ".safetensors")
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 app.command()(extract)
 app.add_typer(benching.app, name="bench")
+app.add_typer(searching.app, name="index")
+app.command()(searching.search)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -49,6 +49,11 @@ class HammingIndex:
     n_jobs : int, optional
         Threads of a search; all cores if not given.
 
+    Attributes
+    ----------
+    about : dict of str
+        What one wants to know of the codes later, such as the model they come from; saved along.
+
     Examples
     --------
     >>> index = HammingIndex(n_bits=8).add([[0b00000000], [0b00000111], [0b11111111]])
@@ -61,6 +66,7 @@ class HammingIndex:
             raise ValueError(f"n_bits={n_bits} is outside 1..{_MOST_BITS}")
         self.n_bits = n_bits
         self.n_jobs = n_jobs
+        self.about: dict[str, str] = {}
         n_words = -(-n_bits // 64)
         self._state = State(np.empty((n_words, 0), np.uint64), np.empty(0, np.int64), 0)
         self._writing = Lock()
@@ -202,7 +208,7 @@ class HammingIndex:
         """Write the index to one file, whole or not at all, with a checksum."""
         state = self._state
         arrays = {"words": state.words[:, : state.n], "ids": state.ids[: state.n]}
-        save_model(path, KIND, {"n_bits": self.n_bits}, arrays)
+        save_model(path, KIND, {"n_bits": self.n_bits, "about": self.about}, arrays)
 
     @classmethod
     def load(cls, path: StrPath, *, memory_map: bool = False, n_jobs: int | None = None) -> Self:
@@ -211,6 +217,7 @@ class HammingIndex:
         if file.kind != KIND:
             raise ModelFileError(f"{path}: holds a {file.kind}, not an index; name an index file")
         index = cls(int(file.header["n_bits"]), n_jobs)
+        index.about = dict(file.header.get("about", {}))
         words, ids = file.arrays["words"], file.arrays["ids"]
         index._state = State(words, ids, len(ids))
         return index
