@@ -11,13 +11,14 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._files import ModelFileError, StrPath, load_model, map_model, save_model
 from ..codes import n_bytes
+from .ivf import Lists
 from .scan import nearest_rows
 
 _QUERIES = 256  # in one pass over the codes: their candidates fit into the cache
@@ -48,6 +49,11 @@ class HammingIndex:
         Length of the codes, 1 to 1,024.
     n_jobs : int, optional
         Threads of a search; all cores if not given.
+    kind : "exact" or "ivf", default="exact"
+        "ivf" looks into some lists of faiss only: approximate, and faster from millions of codes
+        on. The lists are made by the first search after a change.
+    recall : float, default=0.99
+        Share of the ten nearest that "ivf" must find of codes of the index itself.
 
     Attributes
     ----------
@@ -61,12 +67,24 @@ class HammingIndex:
     (array([[1, 2]], dtype=int32), array([[1, 0]]))
     """
 
-    def __init__(self, n_bits: int = 64, n_jobs: int | None = None) -> None:
+    def __init__(
+        self,
+        n_bits: int = 64,
+        n_jobs: int | None = None,
+        *,
+        kind: Literal["exact", "ivf"] = "exact",
+        recall: float = 0.99,
+    ) -> None:
+        if kind not in ("exact", "ivf") or not 0 < recall <= 1:
+            raise ValueError(f"kind={kind!r}, recall={recall}: give 'exact' or 'ivf', and 0 to 1")
         if not 1 <= n_bits <= _MOST_BITS:
             raise ValueError(f"n_bits={n_bits} is outside 1..{_MOST_BITS}")
         self.n_bits = n_bits
         self.n_jobs = n_jobs
+        self.kind = kind
+        self.recall = recall
         self.about: dict[str, str] = {}
+        self._lists: tuple[State, Lists] | None = None
         n_words = -(-n_bits // 64)
         self._state = State(np.empty((n_words, 0), np.uint64), np.empty(0, np.int64), 0)
         self._writing = Lock()
@@ -155,16 +173,28 @@ class HammingIndex:
         if found == 0 or len(queries) == 0:
             return distances, ids
 
+        nearest = self._nearest(state)
+
         def part(rows: slice) -> None:
-            D, R = nearest_rows(
-                state.words, 0, state.n, queries[rows], min(depth, state.n), self.n_bits
-            )
+            D, R = nearest(queries[rows], min(depth, state.n))
             if H is not None:
                 D, R = _by_agreement(state.words, D, R, H[rows])
-            distances[rows, :found], ids[rows, :found] = D[:, :found], state.ids[R[:, :found]]
+            D, R = D[:, :found], R[:, :found]
+            distances[rows, :found] = np.where(R < 0, self.n_bits + 1, D)
+            ids[rows, :found] = np.where(R < 0, -1, state.ids[R])
 
         self._in_threads(part, len(queries))
         return distances, ids
+
+    def _nearest(
+        self, state: State
+    ) -> Callable[[NDArray[np.uint64], int], tuple[NDArray[np.int32], NDArray[np.int64]]]:
+        """How the rows nearest to queries are found in a state."""
+        if self.kind == "exact":
+            return lambda queries, k: nearest_rows(state.words, 0, state.n, queries, k, self.n_bits)
+        if self._lists is None or self._lists[0] is not state:
+            self._lists = state, Lists(state.words[:, : state.n], self.n_bits, self.recall)
+        return self._lists[1].nearest
 
     def _projections(self, rerank: ArrayLike, n_queries: int) -> NDArray[np.float32]:
         H = np.asarray(rerank, dtype=np.float32)
@@ -211,12 +241,20 @@ class HammingIndex:
         save_model(path, KIND, {"n_bits": self.n_bits, "about": self.about}, arrays)
 
     @classmethod
-    def load(cls, path: StrPath, *, memory_map: bool = False, n_jobs: int | None = None) -> Self:
+    def load(
+        cls,
+        path: StrPath,
+        *,
+        memory_map: bool = False,
+        n_jobs: int | None = None,
+        kind: Literal["exact", "ivf"] = "exact",
+        recall: float = 0.99,
+    ) -> Self:
         """Read an index; or open it where it lies, without reading or checking it first."""
         file = (map_model if memory_map else load_model)(path)
         if file.kind != KIND:
             raise ModelFileError(f"{path}: holds a {file.kind}, not an index; name an index file")
-        index = cls(int(file.header["n_bits"]), n_jobs)
+        index = cls(int(file.header["n_bits"]), n_jobs, kind=kind, recall=recall)
         index.about = dict(file.header.get("about", {}))
         words, ids = file.arrays["words"], file.arrays["ids"]
         index._state = State(words, ids, len(ids))
@@ -270,7 +308,8 @@ def _by_agreement(
     for q, (candidates, h) in enumerate(zip(rows, H, strict=True)):
         packed = np.ascontiguousarray(words[:, candidates].T).view(np.uint8)
         bits = np.unpackbits(packed, axis=1, count=len(h))
-        order[q] = np.argsort(-(bits @ h), kind="stable")  # ±1 or 0/1: the order is the same
+        agreement = np.where(candidates < 0, -np.inf, bits @ h)  # ±1 or 0/1: the order is the same
+        order[q] = np.argsort(-agreement, kind="stable")
     return np.take_along_axis(distances, order, axis=1), np.take_along_axis(rows, order, axis=1)
 
 

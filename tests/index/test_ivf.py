@@ -1,0 +1,80 @@
+"""Approximate search finds what it promises, and everything where it looks everywhere."""
+
+import numpy as np
+import pytest
+
+from bridgehash.codes import pack
+from bridgehash.index import HammingIndex
+
+pytest.importorskip("faiss")
+
+
+def clustered(rng, n, n_bits):
+    """Codes near one of fifty centres, as learned codes are."""
+    centres = rng.random((50, n_bits)) < 0.5
+    return pack(centres[rng.integers(0, 50, n)] ^ (rng.random((n, n_bits)) < 0.08))
+
+
+@pytest.mark.parametrize("n_bits", [64, 100])
+def test_the_recall_that_was_asked_for_is_reached(n_bits):
+    rng = np.random.default_rng(0)
+    codes, queries = (
+        clustered(rng, 20_000, n_bits),
+        clustered(np.random.default_rng(0), 300, n_bits),
+    )
+    exact = HammingIndex(n_bits).add(codes).search(queries, 10)[0]
+    for recall in (0.8, 0.99):
+        index = HammingIndex(n_bits, kind="ivf", recall=recall).add(codes)
+        D, ids = index.search(queries, 10)
+        assert (np.diff(D.astype(int), axis=1) >= 0).all()
+        assert (exact[:, -1:] >= D).mean() >= recall - 0.05
+        np.testing.assert_array_equal(n_bits + 1 == D, ids < 0)  # lists that hold fewer than ten
+        lists = index._lists[1]
+        assert lists.recall >= recall
+        assert lists.n_probe < 400  # it does not look into all
+
+
+def test_all_lists_are_the_exact_answer():
+    rng = np.random.default_rng(1)
+    codes, queries = clustered(rng, 3000, 64), clustered(rng, 20, 64)
+    index = HammingIndex(64, kind="ivf").add(codes, np.arange(3000) * 2)
+    index.search(queries, 5)
+    index._lists[1]._index.nprobe = index._lists[1]._index.nlist
+    exact = HammingIndex(64).add(codes, np.arange(3000) * 2)
+    np.testing.assert_array_equal(index.search(queries, 5)[0], exact.search(queries, 5)[0])
+
+
+def test_changes_are_seen_by_the_next_search():
+    rng = np.random.default_rng(2)
+    codes = clustered(rng, 2000, 64)
+    index = HammingIndex(64, kind="ivf").add(codes)
+    index.search(codes[:1], 1)
+    new = np.full((1, 8), 0b10101010, np.uint8)
+    index.add(new, [9999])
+    assert index.search(new, 1)[1][0, 0] == 9999
+    index.remove([9999])
+    assert index.search(new, 1)[1][0, 0] != 9999
+
+
+@pytest.mark.parametrize("n", [1, 5, 40])
+def test_few_codes_are_no_obstacle(n):
+    codes = np.arange(n, dtype=np.uint8)[:, None]
+    D, ids = HammingIndex(8, kind="ivf").add(codes).search(codes[:1], 3)
+    assert (D[0, 0], ids[0, 0]) == (0, 0)
+    assert (ids[0] >= 0).sum() == min(n, 3)
+
+
+@pytest.mark.parametrize("wrong", [{"kind": "hnsw"}, {"recall": 0.0}, {"recall": 1.5}])
+def test_unknown_kinds_and_recalls_are_refused(wrong):
+    with pytest.raises(ValueError, match="give 'exact' or 'ivf'"):
+        HammingIndex(64, **wrong)
+
+
+def test_missing_candidates_come_last_when_reranked():
+    rng = np.random.default_rng(3)
+    codes, H = clustered(rng, 5000, 64), rng.normal(size=(30, 64))
+    index = HammingIndex(64, kind="ivf", recall=0.01).add(codes)
+    D, ids = index.search(pack(H), 400, rerank=H, n_candidates=400)
+    assert (ids < 0).any()
+    assert (np.diff((ids < 0).astype(int), axis=1) >= 0).all()
+    np.testing.assert_array_equal(D == 65, ids < 0)
