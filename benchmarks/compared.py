@@ -26,7 +26,6 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from bridgehash import Shared
 from bridgehash.bench import evaluate
 from bridgehash.methods import METHODS
 
@@ -81,10 +80,7 @@ ROWS = [
 
 def scores(row: Row, bits: int, seed: int) -> list[float]:
     """Cross and single area, then the same as mean average precision."""
-    hasher = METHODS[row.method].make(n_bits=bits, **row.parameters)
-    estimator = hasher.hasher if isinstance(hasher, Shared) else hasher
-    if "random_state" in estimator.get_params():
-        estimator.set_params(random_state=seed)
+    hasher = METHODS[row.method].prepared(bits, seed, **row.parameters)
     task = load("mnist-usps", seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -93,6 +94,13 @@ def _lookup(y: NDArray[Any] | None, classes: NDArray[Any]) -> NDArray[np.intp] |
         return np.full(len(y), UNKNOWN, dtype=np.intp)
     ids = np.clip(np.searchsorted(classes, y), 0, len(classes) - 1)
     return np.where(classes[ids] == y, ids, UNKNOWN)
+
+
+def unknown(kind: str, name: str, known: Collection[str]) -> str:
+    """What to say of a name that nobody has."""
+    nearest = difflib.get_close_matches(name, list(known), n=1)
+    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+    return f"there is no {kind} {name!r}; {hint}Known: {', '.join(known)}"
 
 
 @dataclass(frozen=True)

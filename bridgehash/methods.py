@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from .ath import ATH
 from .base import About, BaseHasher, BaseTransferHasher
 from .baselines import (
@@ -44,6 +46,12 @@ class Entry:
     about: About
     title: str  # the first line of the docstring
 
+    def prepared(self, n_bits: int, seed: int, **parameters: Any) -> BaseTransferHasher:
+        """An unfitted hasher of this length; the seed is for methods that draw something."""
+        hasher = self.make(**parameters)
+        set_length_and_seed(hasher, n_bits, seed)
+        return hasher
+
     @property
     def inputs(self) -> str:
         """What `fit` has to be given, in words."""
@@ -51,6 +59,18 @@ class Entry:
         both = {"y_source", "y_target"} <= set(needs)
         words = ["labels of both"] if both else [_IN_WORDS[need] for need in needs]
         return ", ".join(["features", *words, *(f"{use} if known" for use in self.about.uses)])
+
+
+def tunable(hasher: BaseTransferHasher) -> BaseEstimator:
+    """What the parameters belong to: the method itself, inside `Shared` or not."""
+    return hasher.hasher if isinstance(hasher, Shared) else hasher
+
+
+def set_length_and_seed(hasher: BaseTransferHasher, n_bits: int, seed: int) -> None:
+    """Set both, the seed where a method has one."""
+    estimator = tunable(hasher)
+    wanted = {"n_bits": n_bits, "random_state": seed}
+    estimator.set_params(**{k: v for k, v in wanted.items() if k in estimator.get_params()})
 
 
 _IN_WORDS = {

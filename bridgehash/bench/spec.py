@@ -15,14 +15,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
-from sklearn.base import BaseEstimator
-
+from .._validation import unknown
 from ..base import BaseTransferHasher
 from ..codes import MAX_BITS
-from ..common_space import Shared
-from ..datasets.dataset import unknown
 from ..datasets.spec import TaskSpec, parse_task
-from ..methods import METHODS
+from ..methods import METHODS, tunable
 from .extras import EXTRAS
 
 Labels = Literal["none", "source", "both"]
@@ -67,23 +64,13 @@ class MethodSpec:
 
     def build(self, n_bits: int, seed: int) -> BaseTransferHasher:
         """An unfitted hasher."""
-        hasher = METHODS[self.use].make()
-        estimator = tunable(hasher)
-        estimator.set_params(n_bits=n_bits, **self.params)
-        if "random_state" in estimator.get_params():
-            estimator.set_params(random_state=seed)
-        return hasher
+        return METHODS[self.use].prepared(n_bits, seed, **self.params)
 
 
 def _text(value: object) -> str:
     """A parameter as text; 1 and 1.0 are one setting, in TOML as in Python."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return repr(float(value)) if whole else repr(value)  # type: ignore[arg-type]
-
-
-def tunable(hasher: BaseTransferHasher) -> BaseEstimator:
-    """What the parameters belong to: the method itself, inside `Shared` or not."""
-    return hasher.hasher if isinstance(hasher, Shared) else hasher
 
 
 @dataclass(frozen=True)

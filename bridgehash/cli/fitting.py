@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from bridgehash.base import BaseTransferHasher
+from bridgehash.methods import tunable
 
 from .console import counted, may_animate, say
 from .description import fit_fields, fit_record
-from .methods import tunable
 from .models import check_one_kind, read_row_labels
 from .tables import InputError, read_matrix
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Collection, Iterable
 from typing import Any
 
 from sklearn.base import BaseEstimator, clone
 
-from bridgehash import ATH, Shared
+from bridgehash import ATH
+from bridgehash._validation import unknown
 from bridgehash.ath.estimator import BIPARTITES, FEATURE_MAPS, GRAPHS
 from bridgehash.ath.presets import PRESETS, PUBLISHED
 from bridgehash.ath.starts import STARTS
 from bridgehash.base import BaseTransferHasher
-from bridgehash.methods import METHODS
+from bridgehash.methods import METHODS, set_length_and_seed, tunable
 
 from .tables import InputError
 
@@ -83,15 +83,8 @@ def build(
         raise InputError(f"--preset and --published belong to --method ath, not {method}; drop")
     else:
         hasher = METHODS[method].make()
-    estimator = tunable(hasher)
-    settable = {"n_bits": n_bits, "random_state": seed}
-    estimator.set_params(**{k: v for k, v in settable.items() if k in estimator.get_params()})
+    set_length_and_seed(hasher, n_bits, seed)
     return clone(hasher)
-
-
-def tunable(hasher: BaseTransferHasher) -> BaseEstimator:
-    """What the parameters belong to: the method itself, inside `Shared` or not."""
-    return hasher.hasher if isinstance(hasher, Shared) else hasher
 
 
 def ignored(hasher: BaseTransferHasher, given: Collection[str]) -> list[str]:
@@ -155,6 +148,4 @@ def _all_keys(estimator: BaseEstimator) -> list[str]:
 
 
 def _unknown(kind: str, name: str, known: Collection[str], option: str = "") -> InputError:
-    nearest = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-    return InputError(f"{option}there is no {kind} {name!r}; {hint}Known: {', '.join(known)}")
+    return InputError(option + unknown(kind, name, known))

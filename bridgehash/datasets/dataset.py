@@ -9,7 +9,6 @@ any.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._files import StrPath
+from .._validation import unknown
 from ..feature_maps import UnitRows
 from .extracted import open_arrays, read_extracted
 from .files import DataFile, MissingData, checksum
@@ -139,13 +139,6 @@ class DataSet:
     def _read_arrays(self, paths: Sequence[Path], view: View) -> Rows:
         with open_arrays(paths[0]) as arrays:
             return self.read(arrays, view)
-
-
-def unknown(kind: str, name: str, known: Collection[str]) -> str:
-    """What to say of a name that nobody has."""
-    nearest = difflib.get_close_matches(name, list(known), n=1)
-    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-    return f"there is no {kind} {name!r}; {hint}Known: {', '.join(known)}"
 
 
 def _how_to_make(name: str, view: View, alone: bool) -> str:

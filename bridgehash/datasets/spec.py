@@ -14,7 +14,8 @@ import re
 from dataclasses import dataclass
 
 from .._files import StrPath
-from .dataset import DataSet, View, unknown
+from .._validation import unknown
+from .dataset import DataSet, View
 from .extracted import queries_of
 from .registry import DATASETS
 from .task import TransferTask
