@@ -2,21 +2,25 @@
 
 How many it looks into is not guessed. When the lists are made, codes of the index itself ask for
 their neighbours, the exact scan says who these are, and the number is doubled until enough of
-them are found.
+them are found. The centres nearest to a query are found by the exact scan too, which is faster
+at that than faiss.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .scan import nearest_rows
+from .scan import Found, nearest_rows
 
 _ASKED = 256  # codes that ask
 _NEIGHBOURS = 10  # that each asks for
 _LEAST = 40  # codes a list, and codes a centre is made from; faiss warns below 39
+_ROW_BITS = 40  # of a number that holds a distance above a row
 
 
 class Lists:
@@ -29,47 +33,72 @@ class Lists:
             raise ImportError("kind='ivf' needs faiss; pip install 'bridgehash[faiss]'") from error
         packed = _packed(words)
         n, n_bytes = packed.shape
-        n_lists = max(1, min(n // _LEAST, int(4 * np.sqrt(n))))
-        self._centres = faiss.IndexBinaryFlat(8 * n_bytes)  # faiss keeps no reference of its own
-        self._index: Any = faiss.IndexBinaryIVF(self._centres, 8 * n_bytes, n_lists)
+        self._n_bits = n_bits
+        self.n_lists = max(1, min(n // _LEAST, int(4 * np.sqrt(n))))
+        quantizer: Any = faiss.IndexBinaryFlat(8 * n_bytes)
+        self._index: Any = faiss.IndexBinaryIVF(quantizer, 8 * n_bytes, self.n_lists)
+        self._quantizer = quantizer  # faiss keeps no reference of its own
         rng = np.random.default_rng(0)
-        self._index.train(packed[rng.permutation(n)[: _LEAST * n_lists]])
+        self._index.train(packed[rng.permutation(n)[: _LEAST * self.n_lists]])
         self._index.add(packed)
+        codes = faiss.vector_to_array(quantizer.xb)
+        centres = codes.reshape(self.n_lists, n_bytes)
+        self._centres = np.ascontiguousarray(centres.view(np.uint64).T)
         asked = np.sort(rng.permutation(n)[:_ASKED])
-        self.n_probe, self.recall = self._tuned(words, asked, n_bits, recall, n_lists)
-        self._index.nprobe = self.n_probe
+        self.n_probe, self.recall = self._tuned(words, asked, recall)
 
-    def nearest(
-        self, queries: NDArray[np.uint64], k: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    def nearest(self, queries: NDArray[np.uint64], k: int) -> Found:
         """Distances and rows of about the k nearest codes; -1 where the lists hold fewer."""
-        D, rows = self._index.search(_packed(queries.T), k)
-        far = np.where(rows < 0, np.iinfo(np.int32).max, D)
-        order = np.lexsort((rows, far), axis=1)
-        return np.take_along_axis(D, order, axis=1), np.take_along_axis(rows, order, axis=1)
+        return self._looked_up(queries, k, self.n_probe)
+
+    def _looked_up(self, queries: NDArray[np.uint64], k: int, n_probe: int) -> Found:
+        centres = self._centres
+        far, lists = nearest_rows(centres, 0, self.n_lists, queries, n_probe, self._n_bits)
+        self._index.nprobe = n_probe
+        with _one_thread():
+            D, rows = self._index.search_preassigned(_packed(queries.T), k, lists, far)
+        return _ordered(D, rows, self._n_bits)
 
     def _tuned(
-        self,
-        words: NDArray[np.uint64],
-        asked: NDArray[np.int64],
-        n_bits: int,
-        wanted: float,
-        n_lists: int,
+        self, words: NDArray[np.uint64], asked: NDArray[np.int64], wanted: float
     ) -> tuple[int, float]:
         """The first power of two, or all lists, that finds enough; and what it finds."""
         n = words.shape[1]
         k = min(_NEIGHBOURS + 1, n)  # the nearest is the code itself
         queries = np.ascontiguousarray(words[:, asked].T)
-        true = nearest_rows(words, 0, n, queries, k, n_bits)[0]
-        n_probe, found = 1, 0.0
+        true = nearest_rows(words, 0, n, queries, k, self._n_bits)[0]
+        n_probe = 1
         while True:
-            self._index.nprobe = min(n_probe, n_lists)
-            D, rows = self.nearest(queries, k)
+            D, rows = self._looked_up(queries, k, n_probe)
             near = (rows >= 0) & (true[:, -1:] >= D)  # ties are as good as those they tie with
             found = float(near.sum() / near.size)
-            if found >= wanted or n_probe >= n_lists:
-                return min(n_probe, n_lists), found
-            n_probe *= 2
+            if found >= wanted or n_probe == self.n_lists:
+                return n_probe, found
+            n_probe = min(2 * n_probe, self.n_lists)
+
+
+def _ordered(D: NDArray[np.int32], rows: NDArray[np.int64], n_bits: int) -> Found:
+    """Results by (distance, row), gaps of row -1 last: faiss keeps ties as it meets them."""
+    last = (1 << _ROW_BITS) - 1
+    missing = rows < 0
+    keys = np.where(missing, n_bits + 1, D).astype(np.int64) << _ROW_BITS
+    keys |= np.where(missing, last, rows)
+    keys.sort(axis=1)
+    rows = keys & last
+    return (keys >> _ROW_BITS).astype(np.int32), np.where(rows == last, -1, rows)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """faiss in the calling thread alone: the queries are shared out among threads already."""
+    import faiss
+
+    n_threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(n_threads)
 
 
 def _packed(words: NDArray[np.uint64]) -> NDArray[np.uint8]:

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from bridgehash import ModelFileError
 from bridgehash.codes import hamming, pack, unpack
-from bridgehash.index import HammingIndex, exact, numpy_scan
+from bridgehash.index import HammingIndex, numpy_scan
+from bridgehash.index import scan as scan_module
 
 LENGTHS = [1, 8, 12, 63, 64, 65, 128, 190, 256, 512, 1024]
 
@@ -23,14 +24,14 @@ def random_codes(rng, n, n_bits, spread=0.5):
 def brute(codes, ids, queries, k):
     """Distances and ids by sorting everything by (distance, id)."""
     D = hamming(queries, codes).astype(int)
-    order = np.array([np.lexsort((ids, row))[:k] for row in D])
+    order = np.array([np.lexsort((ids, row))[:k] for row in D], dtype=int)
     return np.take_along_axis(D, order, axis=1), ids[order]
 
 
 @pytest.fixture(params=["compiled", "numpy"])
 def scan(request, monkeypatch):
     if request.param == "numpy":
-        monkeypatch.setattr(exact, "nearest_rows", numpy_scan.nearest_rows)
+        monkeypatch.setattr(scan_module, "nearest_rows", numpy_scan.nearest_rows)
     else:
         pytest.importorskip("numba")
 
@@ -164,6 +165,45 @@ def test_lengths_out_of_range_are_refused(n_bits):
         HammingIndex(n_bits)
 
 
+def test_a_tag_narrows_the_search_to_its_codes():
+    rng = np.random.default_rng(0)
+    codes, queries = random_codes(rng, 300, 16), random_codes(rng, 6, 16)
+    ids, tags = rng.permutation(1000)[:300], rng.choice(["shoe", "hat", ""], 300)
+    index = HammingIndex(16).add(codes[:100], ids[:100])  # no tags yet: all are ""
+    index.upsert(codes, ids, tags=tags)
+    for tag in ("shoe", "hat", ""):
+        mine = tags == tag
+        for ours, expected in zip(
+            index.search(queries, 9, tag=tag),
+            brute(codes[mine], ids[mine], queries, 9),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(ours, expected)
+        for _, inside in index.within(queries, 16, tag=tag):
+            assert set(inside) == set(ids[mine])
+    assert (index.search(queries, 2, tag="sock")[1] == -1).all()
+    assert len(index.within(queries[:1], 16)[0][1]) == 300
+
+
+def test_a_code_without_a_tag_loses_the_one_it_had():
+    index = HammingIndex(8).add([[1], [2]], tags=["a", "a"]).upsert([[3]], [0])
+    assert index.search([[0]], 2, tag="a")[1].tolist() == [[1, -1]]
+    assert index.search([[0]], 2, tag="")[1].tolist() == [[0, -1]]
+    assert index.add([[0]]).search([[0]], 1, tag="")[1].tolist() == [[2]]
+
+
+def test_an_index_without_tags_has_only_the_empty_one():
+    index = HammingIndex(8).add([[1], [2]])
+    assert index.search([[0]], 1, tag="")[1].tolist() == [[0]]
+    assert index.search([[0]], 1, tag="a")[1].tolist() == [[-1]]
+
+
+@pytest.mark.parametrize("tags", [["a"], ["a", 3], "ab", [["a"], ["b"]]])
+def test_tags_that_are_no_text_for_each_code_are_refused(tags):
+    with pytest.raises(ValueError, match="one text for each of the 2 codes"):
+        HammingIndex(8).add([[1], [2]], tags=tags)
+
+
 @pytest.mark.parametrize("memory_map", [False, True])
 def test_a_saved_index_is_the_same_and_can_grow(tmp_path, memory_map):
     rng = np.random.default_rng(0)
@@ -219,10 +259,13 @@ def test_readers_never_see_half_a_change():
     assert not wrong
 
 
+TAGS = st.lists(st.sampled_from(["", "shoe", "hat"]), min_size=1, max_size=3)
+
+
 class IndexAgainstDictionary(RuleBasedStateMachine):
     @initialize(n_bits=st.sampled_from([5, 64, 70]))
     def start(self, n_bits):
-        self.index, self.model = HammingIndex(n_bits, n_jobs=1), {}
+        self.index, self.model, self.tags = HammingIndex(n_bits, n_jobs=1), {}, {}
         self.rng = np.random.default_rng(n_bits)
 
     def codes(self, n):
@@ -242,17 +285,20 @@ class IndexAgainstDictionary(RuleBasedStateMachine):
         self.index.add(codes)
         self.model.update(zip(range(first, first + n), codes, strict=True))
 
-    @rule(ids=st.sets(st.integers(0, 60), min_size=1, max_size=12))
-    def upsert(self, ids):
+    @rule(ids=st.sets(st.integers(0, 60), min_size=1, max_size=12), tags=st.none() | TAGS)
+    def upsert(self, ids, tags):
         codes = self.codes(len(ids))
-        self.index.upsert(codes, list(ids))
+        given = None if tags is None else [tags[i % len(tags)] for i in range(len(ids))]
+        self.index.upsert(codes, list(ids), tags=given)
         self.model.update(zip(ids, codes, strict=True))
+        self.tags.update(zip(ids, given or [""] * len(ids), strict=True))
 
     @rule(ids=st.lists(st.integers(0, 60), max_size=12))
     def remove(self, ids):
         assert self.index.remove(ids) == len(set(ids) & set(self.model))
         for i in ids:
             self.model.pop(i, None)
+            self.tags.pop(i, None)
 
     @rule(memory_map=st.booleans())
     def save_and_load(self, memory_map):
@@ -269,10 +315,15 @@ class IndexAgainstDictionary(RuleBasedStateMachine):
         if len(ids):
             codes = np.array([self.model[i] for i in ids])
             queries, k = self.codes(2), min(4, len(ids))
-            D, found = self.index.search(queries, k)
-            expected = brute(codes, ids, queries, k)
-            np.testing.assert_array_equal(D, expected[0])
-            np.testing.assert_array_equal(found, expected[1])
+            tags = np.array([self.tags.get(i, "") for i in ids])
+            for tag in (None, "", "hat"):
+                mine = np.full(len(ids), True) if tag is None else tags == tag
+                D, found = self.index.search(queries, k, tag=tag)
+                for ours, expected in zip(
+                    (D, found), brute(codes[mine], ids[mine], queries, k), strict=True
+                ):
+                    np.testing.assert_array_equal(ours[:, : mine.sum()], expected)
+                    assert (found[:, mine.sum() :] == -1).all()
 
 
 TestIndexAgainstDictionary = IndexAgainstDictionary.TestCase

@@ -29,7 +29,7 @@ def test_the_recall_that_was_asked_for_is_reached(n_bits):
         assert (np.diff(D.astype(int), axis=1) >= 0).all()
         assert (exact[:, -1:] >= D).mean() >= recall - 0.05
         np.testing.assert_array_equal(n_bits + 1 == D, ids < 0)  # lists that hold fewer than ten
-        lists = index._lists[1]
+        lists = index.lists
         assert lists.recall >= recall
         assert lists.n_probe < 400  # it does not look into all
 
@@ -38,8 +38,7 @@ def test_all_lists_are_the_exact_answer():
     rng = np.random.default_rng(1)
     codes, queries = clustered(rng, 3000, 64), clustered(rng, 20, 64)
     index = HammingIndex(64, kind="ivf").add(codes, np.arange(3000) * 2)
-    index.search(queries, 5)
-    index._lists[1]._index.nprobe = index._lists[1]._index.nlist
+    index.lists.n_probe = index.lists.n_lists
     exact = HammingIndex(64).add(codes, np.arange(3000) * 2)
     np.testing.assert_array_equal(index.search(queries, 5)[0], exact.search(queries, 5)[0])
 
@@ -54,6 +53,28 @@ def test_changes_are_seen_by_the_next_search():
     assert index.search(new, 1)[1][0, 0] == 9999
     index.remove([9999])
     assert index.search(new, 1)[1][0, 0] != 9999
+
+
+def test_lists_are_looked_into_as_faiss_itself_would():
+    """The centres are found by our scan: the distances found are those of plain faiss."""
+    rng = np.random.default_rng(3)
+    codes, queries = clustered(rng, 8000, 64), clustered(rng, 50, 64)
+    lists = HammingIndex(64, kind="ivf").add(codes).lists
+    lists._index.nprobe = lists.n_probe = lists.n_lists // 3  # enough to make ties of centres rare
+    theirs = lists._index.search(queries, 20)[0]
+    ours = lists.nearest(queries.view(np.uint64), 20)[0]
+    assert (ours == theirs).mean() > 0.99
+
+
+def test_codes_of_one_tag_are_searched_exactly():
+    rng = np.random.default_rng(4)
+    codes, queries = clustered(rng, 3000, 64), clustered(rng, 20, 64)
+    tags = [f"{i % 3}" for i in range(3000)]
+    found = [
+        HammingIndex(64, kind=kind).add(codes, tags=tags).search(queries, 7, tag="2")
+        for kind in ("ivf", "exact")
+    ]
+    np.testing.assert_array_equal(found[0], found[1])
 
 
 @pytest.mark.parametrize("n", [1, 5, 40])
