@@ -1,8 +1,8 @@
 """Approximate search: faiss keeps codes in lists around centres, and a query looks into a few.
 
 How many it looks into is not guessed. When the lists are made, codes of the index itself ask for
-their neighbours, the exact scan says who these are, and the number is doubled until enough of
-them are found. The centres nearest to a query are found by the exact scan too, which is faster
+their neighbours, the exact scan says who these are, and the least number that finds enough of
+them is taken. The centres nearest to a query are found by the exact scan too, which is faster
 at that than faiss.
 """
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .scan import Found, nearest_rows
 
-_ASKED = 256  # codes that ask
+_ASKED = 1024  # codes that ask
 _NEIGHBOURS = 10  # that each asks for
 _LEAST = 40  # codes a list, and codes a centre is made from; faiss warns below 39
 _ROW_BITS = 40  # of a number that holds a distance above a row
@@ -62,19 +62,28 @@ class Lists:
     def _tuned(
         self, words: NDArray[np.uint64], asked: NDArray[np.int64], wanted: float
     ) -> tuple[int, float]:
-        """The first power of two, or all lists, that finds enough; and what it finds."""
+        """The least number of lists that finds enough, or all of them; and what it finds."""
         n = words.shape[1]
-        k = min(_NEIGHBOURS + 1, n)  # the nearest is the code itself
+        k = min(_NEIGHBOURS + 1, n)
         queries = np.ascontiguousarray(words[:, asked].T)
-        true = nearest_rows(words, 0, n, queries, k, self._n_bits)[0]
-        n_probe = 1
-        while True:
+        limits = nearest_rows(words, 0, n, queries, k, self._n_bits)[0][:, -1:]
+
+        def found(n_probe: int) -> float:
             D, rows = self._looked_up(queries, k, n_probe)
-            near = (rows >= 0) & (true[:, -1:] >= D)  # ties are as good as those they tie with
-            found = float(near.sum() / near.size)
-            if found >= wanted or n_probe == self.n_lists:
-                return n_probe, found
-            n_probe = min(2 * n_probe, self.n_lists)
+            near = (rows >= 0) & (limits >= D)  # ties are as good as those they tie with
+            return float(near[:, 1:].sum() / max(1, near[:, 1:].size))  # without the code itself
+
+        enough = 1
+        while enough < self.n_lists and found(enough) < wanted:
+            enough = min(2 * enough, self.n_lists)
+        too_few = enough // 2
+        while enough - too_few > 1:
+            middle = (enough + too_few) // 2
+            if found(middle) < wanted:
+                too_few = middle
+            else:
+                enough = middle
+        return enough, found(enough)
 
 
 def _ordered(D: NDArray[np.int32], rows: NDArray[np.int64], n_bits: int) -> Found:

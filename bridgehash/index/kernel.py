@@ -17,10 +17,12 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 _LANES = 64
-_TILE_WORDS = 2048  # of codes: 16 KB, which stay in the cache nearest to a core
+_TILE = 4096  # codes: 32 KB or more, which stay in the nearer caches of a core
 _SPARE = 1024  # places for candidates beyond k
 
-_compiled: Any = njit(nogil=True, cache=True, boundscheck=False, error_model="numpy")
+_options = {"nogil": True, "cache": True, "boundscheck": False, "error_model": "numpy"}
+_compiled: Any = njit(**_options)
+_inlined: Any = njit(**_options, inline="always")
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -61,27 +63,35 @@ def _mask_below(typing_context: Any, distances: Any, offset: Any, limit: Any) ->
 
 
 @_compiled
-def _fill(words: Any, query: Any, start: int, stop: int, distances: Any) -> None:
-    """Distances of codes start..stop to a query, up to four words in one pass."""
+def _fill(words: Any, p: Any, q: Any, start: int, stop: int, to_p: Any, to_q: Any) -> None:
+    """Distances of codes start..stop to two queries, up to four words in one pass.
+
+    Two at once, since what costs is to fetch the codes.
+    """
     n, n_words = stop - start, words.shape[0]
-    a, p = words[0, start:stop], query[0]
+    a, p0, q0 = words[0, start:stop], p[0], q[0]
     if n_words == 1:
         for j in range(n):
-            distances[j] = _popcount(a[j] ^ p)
+            to_p[j] = _popcount(a[j] ^ p0)
+            to_q[j] = _popcount(a[j] ^ q0)
         return
-    b, q = words[1, start:stop], query[1]
+    b, p1, q1 = words[1, start:stop], p[1], q[1]
     if n_words < 4:
         for j in range(n):
-            distances[j] = _popcount(a[j] ^ p) + _popcount(b[j] ^ q)
+            to_p[j] = _popcount(a[j] ^ p0) + _popcount(b[j] ^ p1)
+            to_q[j] = _popcount(a[j] ^ q0) + _popcount(b[j] ^ q1)
     else:
-        c, d, r, s = words[2, start:stop], words[3, start:stop], query[2], query[3]
+        c, d, p2, p3, q2, q3 = words[2, start:stop], words[3, start:stop], p[2], p[3], q[2], q[3]
         for j in range(n):
-            left = _popcount(a[j] ^ p) + _popcount(b[j] ^ q)
-            distances[j] = left + _popcount(c[j] ^ r) + _popcount(d[j] ^ s)
+            left = _popcount(a[j] ^ p0) + _popcount(b[j] ^ p1)
+            to_p[j] = left + _popcount(c[j] ^ p2) + _popcount(d[j] ^ p3)
+            left = _popcount(a[j] ^ q0) + _popcount(b[j] ^ q1)
+            to_q[j] = left + _popcount(c[j] ^ q2) + _popcount(d[j] ^ q3)
     for i in range(4 if n_words >= 4 else 2, n_words):
-        e, t = words[i, start:stop], query[i]
+        e, pi, qi = words[i, start:stop], p[i], q[i]
         for j in range(n):
-            distances[j] += _popcount(e[j] ^ t)
+            to_p[j] += _popcount(e[j] ^ pi)
+            to_q[j] += _popcount(e[j] ^ qi)
 
 
 @_compiled
@@ -100,6 +110,43 @@ def _drop(distances: Any, rows: Any, n: int, limit: int, n_equal: int) -> int:
     return left
 
 
+@_inlined
+def _select(
+    tile: Any,
+    start: int,
+    n_codes: int,
+    k: int,
+    q: int,
+    limits: Any,
+    counts: Any,
+    held_distances: Any,
+    held_rows: Any,
+    held: Any,
+    below: Any,
+) -> None:
+    """Take from a tile what can be among the k nearest of query q; its limit falls on the way."""
+    limit, n, met = limits[q], held[q], below[q]
+    for block in range(0, n_codes, _LANES):
+        mask = _mask_below(tile, block, limit)
+        if mask == 0:
+            continue
+        if n + _LANES > held_rows.shape[1]:
+            n = _drop(held_distances[q], held_rows[q], n, limit, k - met)
+        while mask != 0:
+            j = block + np.int64(_lowest_bit(mask))
+            mask &= mask - np.uint64(1)
+            d = np.int64(tile[j])
+            if d < limit:
+                held_distances[q, n], held_rows[q, n] = d, start + j
+                n += 1
+                counts[q, d] += 1
+                met += 1
+                while met >= k:  # k are nearer than the limit: it falls
+                    limit -= 1
+                    met -= counts[q, limit]
+    limits[q], held[q], below[q] = limit, n, met
+
+
 @_compiled
 def _scan(
     words: Any,
@@ -109,44 +156,29 @@ def _scan(
     k: int,
     limits: Any,
     counts: Any,
-    held_distances: Any,
-    held_rows: Any,
+    held_d: Any,
+    held_r: Any,
     tile: Any,
+    other: Any,
 ) -> Any:
     """Candidates of each query among codes first..last: all that can be among the k nearest.
 
     limits[q] is the distance that a code must be below, counts[q, d] how many were met at
     distance d. Returns how many candidates each query holds, in the order of their rows.
     """
-    n_queries, room = held_rows.shape
+    n_queries, step = len(queries), len(tile)
     held = np.zeros(n_queries, np.int64)
     below = np.zeros(n_queries, np.int64)  # met so far at a distance below the limit
-    step = len(tile)
     for start in range(first, last, step):
         stop = min(start + step, last)
-        tile[stop - start :] = np.iinfo(tile.dtype).max  # beyond the end nothing is near
-        for q in range(n_queries):
-            _fill(words, queries[q], start, stop, tile)
-            limit, n, met = limits[q], held[q], below[q]
-            for block in range(0, stop - start, _LANES):
-                mask = _mask_below(tile, block, limit)
-                if mask == 0:
-                    continue
-                if n + _LANES > room:
-                    n = _drop(held_distances[q], held_rows[q], n, limit, k - met)
-                while mask != 0:
-                    j = block + np.int64(_lowest_bit(mask))
-                    mask &= mask - np.uint64(1)
-                    d = np.int64(tile[j])
-                    if d < limit:
-                        held_distances[q, n], held_rows[q, n] = d, start + j
-                        n += 1
-                        counts[q, d] += 1
-                        met += 1
-                        while met >= k:  # k are nearer than the limit: it falls
-                            limit -= 1
-                            met -= counts[q, limit]
-            limits[q], held[q], below[q] = limit, n, met
+        n = stop - start
+        tile[n:] = other[n:] = np.iinfo(tile.dtype).max  # beyond the end nothing is near
+        for p in range(0, n_queries, 2):
+            q = min(p + 1, n_queries - 1)  # an odd one out goes with itself
+            _fill(words, queries[p], queries[q], start, stop, tile, other)
+            _select(tile, start, n, k, p, limits, counts, held_d, held_r, held, below)
+            if q > p:
+                _select(other, start, n, k, q, limits, counts, held_d, held_r, held, below)
     return held
 
 
@@ -171,11 +203,9 @@ def _sorted(
                 out_d[q, place], out_r[q, place] = d, held_rows[q, i]
 
 
-def _tile(n_bits: int) -> Any:
-    """Room for the distances of a tile: bytes while they fit, a multiple of 64."""
-    n_words = -(-n_bits // 64)
-    dtype = np.uint8 if n_bits < np.iinfo(np.uint8).max else np.uint16
-    return np.empty(max(_LANES, _TILE_WORDS // n_words // _LANES * _LANES), dtype)
+def _tiles(n_bits: int) -> Any:
+    """Room for the distances of a tile to two queries: bytes while they fit."""
+    return np.empty((2, _TILE), np.uint8 if n_bits < np.iinfo(np.uint8).max else np.uint16)
 
 
 def nearest_rows(words: Any, first: int, last: int, queries: Any, k: int, n_bits: int) -> Any:
@@ -190,26 +220,27 @@ def nearest_rows(words: Any, first: int, last: int, queries: Any, k: int, n_bits
         At most last - first.
     """
     n_queries, room = len(queries), k + _SPARE
-    tile = _tile(n_bits)
-    held_d = np.empty((n_queries, room), tile.dtype)
+    tiles = _tiles(n_bits)
+    held_d = np.empty((n_queries, room), tiles.dtype)
     held_r = np.empty((n_queries, room), np.int64)
     limits = np.full(n_queries, n_bits + 1, np.int64)
     counts = np.zeros((n_queries, n_bits + 2), np.int64)
-    held = _scan(words, first, last, queries, k, limits, counts, held_d, held_r, tile)
+    held = _scan(words, first, last, queries, k, limits, counts, held_d, held_r, *tiles)
     out_d, out_r = np.empty((n_queries, k), np.int32), np.empty((n_queries, k), np.int64)
     _sorted(held_d, held_r, held, n_bits, out_d, out_r)
     return out_d, out_r
 
 
 @_compiled
-def _distances_only(words: Any, queries: Any, tile: Any) -> None:
+def _distances_only(words: Any, queries: Any, tile: Any, other: Any) -> None:
     step = len(tile)
     for start in range(0, words.shape[1], step):
         stop = min(start + step, words.shape[1])
-        for q in range(len(queries)):
-            _fill(words, queries[q], start, stop, tile)
+        for p in range(0, len(queries), 2):
+            q = min(p + 1, len(queries) - 1)
+            _fill(words, queries[p], queries[q], start, stop, tile, other)
 
 
 def distances_only(words: Any, queries: Any, n_bits: int) -> None:
     """All distances, made and thrown away: what no selection can be faster than."""
-    _distances_only(words, queries, _tile(n_bits))
+    _distances_only(words, queries, *_tiles(n_bits))
