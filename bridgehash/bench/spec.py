@@ -6,8 +6,9 @@ Unknown keys, methods and parameters are refused with the nearest known name. Wh
 
 from __future__ import annotations
 
+import fnmatch
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib import resources
@@ -135,6 +136,20 @@ def load_suite(name: str) -> Suite:
         raise SuiteError(unknown("suite", name, suite_names()))
     file = resources.files("bridgehash.bench") / "suites" / f"{name}.toml"
     return parse_suite(name, file.read_text(encoding="utf-8"))
+
+
+def load_suites(names: Iterable[str]) -> list[Suite]:
+    """Suites by their names, each once; a name may be a pattern such as `*-twin`."""
+    found: dict[str, Suite] = {}
+    for name in names:
+        matches = fnmatch.filter(suite_names(), name) if "*" in name else [name]
+        if not matches:
+            raise SuiteError(
+                f"{name}: no suite has such a name; `bridgehash bench list` tells them"
+            )
+        for match in matches:
+            found.setdefault(match, load_suite(match))
+    return list(found.values())
 
 
 def parse_suite(name: str, text: str) -> Suite:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bridgehash._progress import countdown
-from bridgehash.bench.runner import run_suite
-from bridgehash.bench.spec import Suite, load_suite, suite_names
+from bridgehash.bench.runner import Step, run_suite
+from bridgehash.bench.spec import Suite, load_suite, load_suites, suite_names
 from bridgehash.bench.store import Record, Store
 from bridgehash.bench.tables import ResultTable, result_table
 from bridgehash.datasets.files import MissingData
@@ -27,8 +27,11 @@ from .tables import InputError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-SuiteName = Annotated[
-    str, typer.Argument(metavar="SUITE", help="A name from `bench list`, or a TOML file.")
+SuiteNames = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SUITE...", help="Names from `bench list`, patterns as '*-twin', or TOML files."
+    ),
 ]
 Folder = Annotated[Path, typer.Option("--out", help="Folder of records and reports.")]
 Data = Annotated[
@@ -67,71 +70,84 @@ def list_suites() -> None:
 
 @app.command()
 def run(
-    suite: SuiteName,
+    suites: SuiteNames,
     out: Folder = Path("bench"),
     data: Data = None,
     quick: Quick = False,
     jobs: Cores = None,
     rerun: Rerun = False,
 ) -> None:
-    """Run a suite: what is finished is skipped, what was stopped goes on.
+    """Run suites: what is finished is skipped, what was stopped goes on.
 
     \b
     Example:
       bridgehash bench run table5-twin --quick
-      bridgehash bench run table5-twin --jobs 2
+      bridgehash bench run '*-twin' --jobs 2
     """
-    plan = load_suite(suite)
     store = _store(out)
-    failed: list[Record] = []
-    with countdown(plan.name, visible=may_animate()) as reach, _kept(store.path):
-        for step in run_suite(
-            plan,
-            store,
-            quick=quick,
-            rerun=rerun,
-            n_jobs=jobs or os.cpu_count() or 1,
-            folder=data,
-        ):
-            reach(step.n_done, step.n_jobs)
-            for line in step.missing:
-                note(line)
-            if step.record is None and step.n_done:
-                say(f"{step.n_done} of {step.n_jobs} fits are finished already")
-            elif step.record is not None and "error" in step.record:
-                failed.append(step.record)
+    n_jobs = jobs or os.cpu_count() or 1
+    ran: list[Suite] = []
+    without_data: dict[str, str] = {}
+    for plan in load_suites(suites):
+        try:
+            with countdown(plan.name, visible=may_animate()) as reach, _kept(store.path):
+                steps = run_suite(plan, store, quick=quick, rerun=rerun, n_jobs=n_jobs, folder=data)
+                failed = _follow(steps, reach)
+        except MissingData as error:  # of all its tasks
+            without_data[plan.name] = str(error)
+            continue
+        _tell(failed)
+        _show(plan, store)
+        ran.append(plan)
+    if not ran:
+        raise InputError(next(iter(without_data.values())))
+    for name, lack in without_data.items():
+        note(f"{name} is left out: {lack}")
+    _write_report(ran, store, out)
+
+
+def _follow(steps: Iterable[Step], reach: Callable[[int, int], None]) -> list[Record]:
+    """Tell how far a run has come; the records of what failed."""
+    failed = []
+    for step in steps:
+        reach(step.n_done, step.n_jobs)
+        for line in step.missing:
+            note(line)
+        if step.record is None and step.n_done:
+            say(f"{step.n_done} of {step.n_jobs} fits are finished already")
+        elif step.record is not None and "error" in step.record:
+            failed.append(step.record)
+    return failed
+
+
+def _tell(failed: list[Record]) -> None:
     for record in failed[:10]:
         note(f"{record['label']} on {record['task']} failed: {record['error']}")
     if len(failed) > 10:
         note(f"{len(failed) - 10} more failed; their records say why")
-    _show(plan, store)
-    _write_report(plan, store, out)
 
 
 @app.command()
-def show(suite: SuiteName, out: Folder = Path("bench")) -> None:
-    """Print the tables of a suite from its records.
+def show(suites: SuiteNames, out: Folder = Path("bench")) -> None:
+    """Print the tables of suites from their records.
 
     \b
     Example:
       bridgehash bench show table5-twin
     """
-    _show(load_suite(suite), _filled(out))
+    for plan in load_suites(suites):
+        _show(plan, _filled(out))
 
 
 @app.command()
-def report(
-    suites: Annotated[list[str], typer.Argument(metavar="SUITE...", help="One or more suites.")],
-    out: Folder = Path("bench"),
-) -> None:
+def report(suites: SuiteNames, out: Folder = Path("bench")) -> None:
     """Write one self-contained page of tables and figures.
 
     \b
     Example:
-      bridgehash bench report table4-twin table5-twin
+      bridgehash bench report '*-twin'
     """
-    plans = [load_suite(name) for name in suites]
-    _write_report(plans[0] if len(plans) == 1 else plans, _filled(out), out)
+    _write_report(load_suites(suites), _filled(out), out)
 
 
 def _store(out: Path) -> Store:
@@ -176,12 +192,10 @@ def _print(table: ResultTable) -> None:
         console.print(shown)
 
 
-def _write_report(suites: Suite | list[Suite], store: Store, out: Path) -> None:
+def _write_report(plans: list[Suite], store: Store, out: Path) -> None:
     from bridgehash.bench.report import write_report
 
-    plans = [suites] if isinstance(suites, Suite) else suites
-    name = plans[0].name if len(plans) == 1 else "report"
-    path = out / f"{name}.html"
+    path = out / f"{plans[0].name if len(plans) == 1 else 'report'}.html"
     with writing(path):
         write_report(plans, list(store.records().values()), path)
     show_fields([("records", str(store.path)), ("report", str(path))])
@@ -193,8 +207,8 @@ def _kept(path: Path) -> Iterator[None]:
     again = "finished fits are kept, run it again"
     try:
         yield
-    except MissingData as error:
-        raise InputError(str(error)) from error
+    except MissingData:
+        raise
     except BrokenExecutor as error:
         raise InputError(
             f"a fit was killed, likely for want of memory; {again} with --jobs 1"

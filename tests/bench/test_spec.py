@@ -13,6 +13,7 @@ from bridgehash.bench.spec import (
     Suite,
     SuiteError,
     load_suite,
+    load_suites,
     parse_suite,
     suite_names,
     tunable,
@@ -42,6 +43,17 @@ def test_a_small_suite_has_defaults() -> None:
     assert [(m.label, m.use, m.labels, m.params) for m in suite.methods] == [
         ("itq", "itq", "none", {})
     ]
+
+
+def test_patterns_name_suites_each_once() -> None:
+    names = [suite.name for suite in load_suites(["table7-twin", "table*-twin", "table1"])]
+    twins = [f"table{i}-twin" for i in (1, 2, 3, 4, 5, 6, 8)]
+    assert names == ["table7-twin", *twins, "table1"]
+
+
+def test_a_pattern_that_fits_nothing_is_refused() -> None:
+    with pytest.raises(SuiteError, match=r"nothing\*: no suite has such a name"):
+        load_suites(["nothing*"])
 
 
 @pytest.mark.parametrize("name", suite_names())

@@ -101,6 +101,21 @@ def test_a_run_leaves_records_a_table_and_a_page(run: Run) -> None:
     assert sorted(path.name for path in Path("bench").iterdir()) == ["records.jsonl", "tiny.html"]
 
 
+def test_suites_in_a_row_share_fits_and_a_page(run: Run) -> None:
+    Path("other.toml").write_text(SUITE.replace("[4, 8]", "[4]"))
+    ended = run(RUN.replace("tiny.toml", "tiny.toml other.toml"))
+    assert (ended.code, len(records())) == (0, N_FITS)
+    assert "4 of 4 fits are finished already" in ended.err
+    assert "report   bench/report.html" in ended.out
+
+
+def test_a_suite_without_data_does_not_stop_the_others(run: Run) -> None:
+    ended = run(RUN.replace("tiny.toml", "table2 tiny.toml"))
+    assert (ended.code, len(records())) == (0, N_FITS)
+    assert "table2 is left out: office_home.npz is not on this machine" in ended.err
+    assert "report   bench/tiny.html" in ended.out
+
+
 def test_a_quick_look_is_one_split_of_16_bits(run: Run) -> None:
     ended = run(RUN + " --quick --out elsewhere")
     assert ended.code == 0
@@ -168,7 +183,7 @@ def test_mistakes_are_one_line(
         ("bench run theirs.toml", "theirs.toml: there is no such file"),
         ("bench run table2", "office_home.npz is not on this machine"),
         ("bench run table4", "office-caltech10/amazon.vgg16.npz is not on this machine"),
-        ("bench run", "Missing argument 'SUITE'"),
+        ("bench run", "Missing argument 'SUITE...'"),
         ("bench run tiny.toml --jobs 0", "--jobs"),
         ("bench show tiny.toml", "bench/records.jsonl: there are no records yet"),
         ("bench report tiny.toml", "bench/records.jsonl: there are no records yet"),
