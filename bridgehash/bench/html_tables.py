@@ -10,7 +10,7 @@ from math import nan
 
 from .panels import task_title
 from .spec import Suite
-from .tables import Cell, Published, ResultTable
+from .tables import Cell, Published, ResultTable, number
 
 _MANY_COLUMNS = 12  # more stand closer together
 _RANKED = {1: "<strong>{}</strong>", 2: "<u>{}</u>"}  # best and second of a column
@@ -32,7 +32,7 @@ def score_table(suite: Suite, table: ResultTable, title: str) -> str:
         for label, cells in table.rows.items()
     }
     groups = [(_task_head(task), bits) for task, bits in table.columns]
-    return _table(title, _head(groups), rows)
+    return _table(f"{title}; {escape(table.tally)}", _head(groups), rows)
 
 
 def _score(cell: Cell, rank: int, usual: int, first: bool) -> str:
@@ -52,7 +52,7 @@ def published_table(table: Published, title: str) -> str:
     """The numbers as they were printed."""
     columns = range(len(table.columns))
     ordered = [
-        sorted({_number(cells[i]) for cells in table.rows.values()} - {nan}, reverse=True)
+        sorted({number(cells[i]) for cells in table.rows.values()} - {nan}, reverse=True)
         for i in columns
     ]
     starts = _starts([(subtask, task) for subtask, task, _ in table.columns])
@@ -67,18 +67,11 @@ def published_table(table: Published, title: str) -> str:
         (f"<small>{escape(subtask)}</small>{_breakable(task)}", bits)
         for subtask, task, bits in table.columns
     ]
-    return _table(title, _head(groups), rows)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return nan
+    return _table(f"{title}; {escape(table.tally)}", _head(groups), rows)
 
 
 def _place(text: str, ordered: list[float]) -> int:
-    return ordered.index(_number(text)) + 1 if _number(text) in ordered else 0
+    return ordered.index(number(text)) + 1 if number(text) in ordered else 0
 
 
 def _td(content: str, first: bool) -> str:

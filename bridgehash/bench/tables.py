@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from math import isnan, nan
@@ -106,6 +106,32 @@ class ResultTable:
         known = sorted((m for m in means.values() if not isnan(m)), reverse=True)
         return {label: known.index(m) + 1 for label, m in means.items() if not isnan(m)}
 
+    @property
+    def tally(self) -> str:
+        """Who is best how often, in words."""
+        return _tally({label: [cell.mean for cell in row] for label, row in self.rows.items()})
+
+
+def _tally(rows: Mapping[str, Sequence[float]]) -> str:
+    """Who is best in how many columns; a tie counts for all in it, an empty column for none.
+
+    >>> _tally({"A": [3.0, 1.0, 5.0], "B": [2.0, 1.0, nan], "C": [1.0, 0.0, nan]})
+    'best in 3 columns: A 3, B 1'
+    """
+    columns = [
+        [value for value in column if not isnan(value)]
+        for column in zip(*rows.values(), strict=True)
+    ]
+    wins = {
+        label: sum(
+            bool(known) and value == max(known) for value, known in zip(row, columns, strict=True)
+        )
+        for label, row in rows.items()
+    }
+    places = sorted(((n, label) for label, n in wins.items() if n), key=lambda pair: -pair[0])
+    known = sum(map(bool, columns))
+    return f"best in {known} columns: " + ", ".join(f"{label} {n}" for n, label in places)
+
 
 def result_table(suite: Suite, records: Iterable[Record], side: str, metric: str) -> ResultTable:
     """The table of a suite; records of other suites are passed over."""
@@ -143,6 +169,19 @@ class Published:
     columns: list[tuple[str, str, int]]  # subtask, task, bits
     rows: dict[str, list[str]]
     notes: list[str]  # what has to be known of some of the numbers
+
+    @property
+    def tally(self) -> str:
+        """Who is best how often, in words."""
+        return _tally({label: [number(text) for text in row] for label, row in self.rows.items()})
+
+
+def number(text: str) -> float:
+    """A printed number; not a number where there is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return nan
 
 
 def published(name: str) -> Published:
