@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow check levels compared cifar choices benchmark docs format clean
+.PHONY: demo test test-slow test-milvus check levels compared cifar choices benchmark docs format clean
 
 demo: $(READY)
 	$(BIN)/bridgehash demo --out demo
@@ -20,6 +20,14 @@ check: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
+
+# Milvus listens on all addresses, so it gets a network of its own, with loopback only; what is
+# started there ends with it. It has an environment of its own too, for the packages it brings.
+MILVUS := .venv-milvus
+ALONE = unshare $(if $(filter 0,$(shell id -u)),,--map-root-user) --net --pid --fork --kill-child --mount-proc
+
+test-milvus: $(MILVUS)/.ready
+	$(ALONE) sh -c 'ip link set lo up && exec $(MILVUS)/bin/python -m pytest -m milvus tests/engines/test_milvus.py'
 
 levels: $(READY)
 	$(BIN)/python benchmarks/levels.py
@@ -50,5 +58,11 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
+$(MILVUS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(MILVUS)
+	$(MILVUS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[milvus,search,test]'
+	$(MILVUS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps milvus==2.3.5
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist site demo .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(MILVUS) build dist site demo .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

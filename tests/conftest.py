@@ -21,6 +21,7 @@ from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from bridgehash.codes import pack
+from tests.servers import postgres_server
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -52,6 +53,13 @@ def golden() -> Iterator[Callable[[str], NpzFile]]:
     reason = "data pack not found: set BRIDGEHASH_DATA (or BRIDGEHASH_GOLDEN)"
     with _npz_files(folder, reason) as load:
         yield load
+
+
+@pytest.fixture(scope="session")
+def postgres_url(testrun_uid: str) -> Iterator[str]:
+    """A real PostgreSQL server with pgvector, one for all workers."""
+    with postgres_server(testrun_uid) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

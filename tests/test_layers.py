@@ -41,6 +41,7 @@ ORDER = [  # a module may import from those before it
     "ath",
     "baselines",
     "index",
+    "engines",
     "methods",
     "metrics",
     "datasets",

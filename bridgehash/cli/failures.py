@@ -20,6 +20,7 @@ import typer
 from sklearn.exceptions import ConvergenceWarning
 
 from bridgehash._files import StrPath
+from bridgehash.engines import EngineError
 
 from .console import note, say
 from .tables import InputError
@@ -68,7 +69,7 @@ def _explained(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError) and error.errno is not None:
         place = "the output" if error.filename is None else error.filename
         return f"{place}: {error.strerror}; check the path, its permissions and free space", 2
-    if isinstance(error, ValueError | OSError):
+    if isinstance(error, ValueError | OSError | EngineError):
         return text, 2
     name = type(error).__name__
     return f"{name}: {text}; run with {_DEBUG}=1 for the traceback", 1

@@ -1,4 +1,4 @@
-"""`bridgehash index` and `bridgehash search`: an index on disk, and questions to it."""
+"""`bridgehash index` and `bridgehash search`: an index on disk or a server, and questions to it."""
 
 from __future__ import annotations
 
@@ -15,29 +15,46 @@ import typer
 from numpy.typing import NDArray
 from rich.filesize import decimal
 
-from bridgehash import ModelFileError, load
-from bridgehash._files import atomic_write
+from bridgehash import ModelFileError
+from bridgehash import load as load_model
+from bridgehash.engines import CodeIndex, EngineIndex, open_index
 from bridgehash.index import HammingIndex
 
-from .console import counted, show_fields, show_table
+from .console import counted, note, show_fields
 from .failures import writing
+from .found import records, show_found, write_found
+from .loading import Load, build_on_server, check_free, load_codes
 from .models import Domain, encode_blocks, encoder_of, read_row_labels, read_rows
 from .tables import InputError, check_output, read_codes, read_labels
 
 _SUFFIXES = (".bhi",)
-_SHOWN = 20  # queries on the terminal
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
-IndexFile = Annotated[Path, typer.Argument(metavar="INDEX", help="A file that `build` wrote.")]
+IndexName = Annotated[
+    str,
+    typer.Argument(
+        metavar="INDEX", help="A file that `build` wrote; with --engine, a table or collection."
+    ),
+]
+Engine = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Server: postgresql://... or milvus://... instead of a file."),
+]
 Rows = Annotated[
     str, typer.Argument(metavar="DATA", help="Packed codes; with --model, features to encode.")
 ]
-IndexOut = Annotated[Path, typer.Option("--out", help="Index to write: *.bhi.")]
+IndexOut = Annotated[
+    str,
+    typer.Option("--out", help="Index to write: *.bhi; with --engine, a table or collection."),
+]
 ModelFile = Annotated[Path | None, typer.Option("--model", help="Encode DATA with this model.")]
 OneDomain = Annotated[Domain | None, typer.Option(help="Domain of DATA in a model of two.")]
 Ids = Annotated[
     str | None, typer.Option(metavar="SPEC", help="Whole numbers, one a row; 0, 1, ... without.")
+]
+Tags = Annotated[
+    str | None, typer.Option(metavar="SPEC", help="A text or number a row, to search among later.")
 ]
 Bits = Annotated[
     int | None, typer.Option(min=1, max=1024, help="Length of the codes, if not whole bytes.")
@@ -69,7 +86,15 @@ def build(
     model: ModelFile = None,
     domain: OneDomain = None,
     ids: Ids = None,
+    tags: Tags = None,
     bits: Bits = None,
+    engine: Engine = None,
+    approximate: Annotated[
+        bool, typer.Option("--approximate", help="With --engine: search by HNSW, or by lists.")
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="With --engine: in place of an index of this name.")
+    ] = False,
 ) -> None:
     """Make an index of codes, or of features that a model encodes.
 
@@ -77,23 +102,33 @@ def build(
     Example:
       bridgehash index build photos.npy --model model.bh --domain source --out photos.bhi
       bridgehash index build codes.npy --out photos.bhi
+      bridgehash index build codes.npy --out photos --engine postgresql://localhost/shop
     """
-    path = check_output(out, _SUFFIXES)
-    codes, about, n_bits = _codes(data, model, domain, bits)
-    made = HammingIndex(n_bits)
-    made.about = about
+    if engine is not None:
+        check_free(engine, out, replace=replace)
+    elif approximate or replace:
+        option = "--approximate" if approximate else "--replace"
+        raise InputError(f"{option}: belongs to --engine; a file is exact and written anew")
+    else:
+        check_output(out, _SUFFIXES)
+    load = _load(data, model, domain, bits, ids, tags)
     with _explained():
-        made.add(codes, _ids(ids, len(codes), data))
-    _write(made, path)
+        if engine is None:
+            _write(_in_memory(load), out)
+            return
+        with build_on_server(engine, out, load, approximate=approximate, replace=replace) as made:
+            _write(made, out)
 
 
 @app.command()
 def add(
-    index: IndexFile,
+    index: IndexName,
     data: Rows,
     model: ModelFile = None,
     domain: OneDomain = None,
     ids: Ids = None,
+    tags: Tags = None,
+    engine: Engine = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace codes whose ids are there already.")
     ] = False,
@@ -104,23 +139,29 @@ def add(
     Example:
       bridgehash index add photos.bhi more.npy --model model.bh --domain source
     """
-    found = HammingIndex.load(index)
-    codes, about, _ = _codes(data, model, domain, found.n_bits)
-    _check_same_model(found, about, index, model)
-    wanted = _ids(ids, len(codes), data)
-    if replace and wanted is None:
+    if replace and ids is None:
         raise InputError("--replace: has no ids to go by; give --ids")
-    with _explained():
-        if replace:
-            found.upsert(codes, wanted)  # type: ignore[arg-type]
-        else:
-            found.add(codes, wanted)
-    _write(found, index)
+    with _opened(index, engine) as found:
+        load = _load(data, model, domain, found.n_bits, ids, tags)
+        _check_same_model(found, load.about, index, model)
+        _check_same_domain(found, load.about, index)
+        with _explained():
+            if not isinstance(found, HammingIndex):
+                load_codes(found, load, replace=replace)
+            elif load.ids is not None and replace:
+                found.upsert(load.codes, load.ids, tags=load.tags)
+            else:
+                found.add(load.codes, load.ids, tags=load.tags)
+        if "model" in found.about and not load.about:
+            note(f"{data}: taken as codes of the model of {index}, as codes do not tell theirs")
+        _write(found, index)
 
 
 @app.command()
 def remove(
-    index: IndexFile, ids: Annotated[str, typer.Option(metavar="SPEC", help="Ids to forget.")]
+    index: IndexName,
+    ids: Annotated[str, typer.Option(metavar="SPEC", help="Ids to forget.")],
+    engine: Engine = None,
 ) -> None:
     """Remove codes from an index by their ids.
 
@@ -128,28 +169,27 @@ def remove(
     Example:
       bridgehash index remove photos.bhi --ids gone.npy
     """
-    found = HammingIndex.load(index)
-    n = found.remove(_whole(read_labels(ids), ids))
-    _write(found, index)
+    with _opened(index, engine) as found:
+        n = found.remove(_whole(read_labels(ids), ids))
+        _write(found, index)
     show_fields([("removed", counted(n, "code"))])
 
 
 @app.command()
-def info(index: IndexFile, as_json: Json = False) -> None:
+def info(index: IndexName, engine: Engine = None, as_json: Json = False) -> None:
     """Tell what an index holds.
 
     \b
     Example:
       bridgehash index info photos.bhi
     """
-    found = HammingIndex.load(index, memory_map=True)
-    record = {
-        "file": str(index),
-        "file_size": index.stat().st_size,
-        "codes": len(found),
-        "n_bits": found.n_bits,
-        **found.about,
-    }
+    with _opened(index, engine, memory_map=True) as found:
+        place: dict[str, str | int]
+        if isinstance(found, HammingIndex):
+            place = {"file": index, "file_size": Path(index).stat().st_size}
+        else:
+            place = {"engine": found.place, "name": index, "kind": found.kind}
+        record = {**place, "codes": len(found), "n_bits": found.n_bits, **found.about}
     if as_json:
         print(json.dumps(record, indent=2))
     else:
@@ -157,14 +197,21 @@ def info(index: IndexFile, as_json: Json = False) -> None:
 
 
 def search(
-    index: IndexFile,
+    index: IndexName,
     queries: Annotated[
         str, typer.Argument(metavar="QUERIES", help="Packed codes; with --model, features.")
     ],
     model: ModelFile = None,
     domain: OneDomain = None,
     k: K = 10,
+    tag: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Look at codes of this tag only.")
+    ] = None,
     rerank: Rerank = False,
+    engine: Engine = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Search exactly an index that was built approximate.")
+    ] = False,
     out: ResultsOut = None,
     as_json: Json = False,
 ) -> None:
@@ -173,67 +220,103 @@ def search(
     \b
     Example:
       bridgehash search photos.bhi sketches.npy --model model.bh --domain target -k 5
+      bridgehash search photos sketches.npy --model model.bh --domain target \\
+        --engine postgresql://localhost/shop --tag shoes
     """
     path = None if out is None else check_output(out, (".npz", ".parquet", ".json"))
     if rerank and model is None:
         raise InputError("--rerank: needs the queries' projections; give --model and features")
-    found = HammingIndex.load(index, memory_map=True)
-    codes, about, _ = _codes(queries, model, domain, found.n_bits)
-    _check_same_model(found, about, index, model)
-    H = _projections(queries, model, domain) if rerank and model is not None else None
-    started = perf_counter()
-    distances, ids = found.search(codes, k, rerank=H)
-    seconds = perf_counter() - started
+    if rerank and engine is not None:
+        raise InputError("--rerank: works on an index file only; drop it or --engine")
+    with _opened(index, engine, memory_map=True, exact=exact) as found:
+        asked = _codes(queries, model, domain, found.n_bits)
+        _check_same_model(found, asked.about, index, model)
+        H = _projections(queries, model, domain) if rerank and model is not None else None
+        started = perf_counter()
+        with _explained():
+            if isinstance(found, HammingIndex):
+                distances, ids = found.search(asked.codes, k, tag=tag, rerank=H)
+            else:
+                distances, ids = found.search(asked.codes, k, tag=tag)
+        seconds = perf_counter() - started
     if as_json:
-        print(json.dumps(_records(distances, ids), indent=2))
+        print(json.dumps(records(distances, ids), indent=2))
     elif path is None:
-        rows = [
-            (str(i), " ".join(f"{id_}:{d}" for id_, d in zip(*pair, strict=True) if id_ >= 0))
-            for i, pair in enumerate(zip(ids[:_SHOWN], distances[:_SHOWN], strict=True))
-        ]
-        show_table(("query", "id:distance, nearest first"), rows)
+        show_found(distances, ids)
     if path is not None:
         with writing(path):
-            _write_results(path, distances, ids)
-        speed = f"{seconds:.2f} s, {len(codes) / max(seconds, 1e-9):.0f} queries/s"
-        show_fields([("queries", str(len(codes))), ("time", speed), ("written", str(path))])
+            write_found(path, distances, ids)
+        speed = f"{seconds:.2f} s, {len(ids) / max(seconds, 1e-9):.0f} queries/s"
+        show_fields([("queries", str(len(ids))), ("time", speed), ("written", str(path))])
 
 
-def _codes(
-    data: str, model: Path | None, domain: Domain | None, bits: int | None
-) -> tuple[NDArray[np.uint8], dict[str, str], int]:
-    """Packed codes, what is known of where they come from, and their length."""
+@contextmanager
+def _opened(
+    index: str, engine: str | None, *, memory_map: bool = False, exact: bool = False
+) -> Iterator[HammingIndex | EngineIndex]:
+    """The index of a file, or of a server, which is let go at the end."""
+    if engine is None:
+        yield HammingIndex.load(index, memory_map=memory_map)
+        return
+    with open_index(engine, index, exact=exact) as found:
+        yield found
+
+
+def _load(
+    data: str,
+    model: Path | None,
+    domain: Domain | None,
+    bits: int | None,
+    ids: str | None,
+    tags: str | None,
+) -> Load:
+    """Codes with their ids and tags."""
+    load = _codes(data, model, domain, bits)
+    n = len(load.codes)
+    numbers = None if ids is None else _whole(read_row_labels(ids, n, data, "id"), ids)
+    texts = None if tags is None else read_row_labels(tags, n, data, "tag").astype(str)
+    return load._replace(ids=numbers, tags=None if texts is None else texts.astype(object))
+
+
+def _codes(data: str, model: Path | None, domain: Domain | None, bits: int | None) -> Load:
+    """Packed codes, their length, and what is known of where they come from."""
     if model is None:
         if domain is not None:
             raise InputError("--domain: belongs to --model; packed codes have none")
         codes = read_codes(data)
-        return codes, {}, bits or 8 * codes.shape[1]
-    encoder = encoder_of(load(model), model, domain, "--domain")
+        return Load(codes, bits or 8 * codes.shape[1], {})
+    encoder = encoder_of(load_model(model), model, domain, "--domain")
     if bits is not None and bits != encoder.n_bits:
         raise InputError(f"{model}: makes codes of {encoder.n_bits} bits, not {bits}")
     codes = encode_blocks(encoder, read_rows(data, encoder, model), "encode")
     with model.open("rb") as file:
         about = {"model": hashlib.file_digest(file, "sha256").hexdigest()}
-    return codes, about | ({"domain": str(domain)} if domain else {}), encoder.n_bits
+    return Load(codes, encoder.n_bits, about | ({"domain": str(domain)} if domain else {}))
 
 
 def _projections(data: str, model: Path, domain: Domain | None) -> NDArray[Any]:
-    encoder = encoder_of(load(model), model, domain, "--domain")
+    encoder = encoder_of(load_model(model), model, domain, "--domain")
     return encoder.decision_function(read_rows(data, encoder, model))
 
 
 def _check_same_model(
-    index: HammingIndex, about: dict[str, str], path: Path, model: Path | None
+    index: CodeIndex, about: dict[str, str], name: str, model: Path | None
 ) -> None:
     """Codes of two models have nothing to do with each other."""
     if "model" in index.about and "model" in about and index.about["model"] != about["model"]:
         raise InputError(
-            f"{path}: holds codes of another model than {model}; use the model it was built with"
+            f"{name}: holds codes of another model than {model}; use the model it was built with"
         )
 
 
-def _ids(spec: str | None, n: int, data: str) -> NDArray[np.int64] | None:
-    return None if spec is None else _whole(read_row_labels(spec, n, data, "id"), spec)
+def _check_same_domain(index: CodeIndex, about: dict[str, str], name: str) -> None:
+    """An index is of one domain: the other one is what it is asked with."""
+    known, given = index.about.get("domain"), about.get("domain")
+    if known and given and known != given:
+        raise InputError(
+            f"{name}: holds codes of the {known} domain, not of the {given}; build an index of "
+            "its own for them"
+        )
 
 
 def _whole(ids: NDArray[Any], spec: str) -> NDArray[np.int64]:
@@ -252,39 +335,19 @@ def _explained() -> Iterator[None]:
         raise InputError(str(error)) from error
 
 
-def _write(index: HammingIndex, path: Path) -> None:
-    with writing(path):
-        index.save(path)
-    show_fields(
-        [
-            ("codes", f"{len(index)} of {counted(index.n_bits, 'bit')}"),
-            ("written", f"{path} ({decimal(path.stat().st_size)})"),
-        ]
-    )
+def _in_memory(load: Load) -> HammingIndex:
+    index = HammingIndex(load.n_bits).add(load.codes, load.ids, tags=load.tags)
+    index.about = load.about
+    return index
 
 
-def _records(distances: NDArray[np.int32], ids: NDArray[np.int64]) -> list[dict[str, list[int]]]:
-    return [
-        {"ids": i[i >= 0].tolist(), "distances": d[i >= 0].tolist()}
-        for d, i in zip(distances, ids, strict=True)
-    ]
-
-
-def _write_results(path: Path, distances: NDArray[np.int32], ids: NDArray[np.int64]) -> None:
-    suffix = path.suffix.lower()
-    with atomic_write(path) as temporary:
-        if suffix == ".json":
-            temporary.write_text(json.dumps(_records(distances, ids)), encoding="utf-8")
-        elif suffix == ".npz":
-            with open(temporary, "wb") as file:
-                np.savez(file, ids=ids, distances=distances)
-        else:
-            import pyarrow as pa
-            import pyarrow.parquet
-
-            columns = {
-                "query": np.repeat(np.arange(len(ids)), ids.shape[1]),
-                "id": ids.ravel(),
-                "distance": distances.ravel(),
-            }
-            pa.parquet.write_table(pa.table(columns).filter(pa.array(ids.ravel() >= 0)), temporary)
+def _write(index: HammingIndex | EngineIndex, name: str) -> None:
+    """Save what is a file, and tell what is where."""
+    if isinstance(index, HammingIndex):
+        with writing(name):
+            index.save(name)
+        place = f"{name} ({decimal(Path(name).stat().st_size)})"
+    else:
+        place = f"{name} at {index.place}"
+    codes = f"{len(index)} of {counted(index.n_bits, 'bit')}"
+    show_fields([("codes", codes), ("written", place)])

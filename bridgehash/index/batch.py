@@ -45,6 +45,11 @@ def packed_codes(codes: ArrayLike, n_bits: int) -> NDArray[np.uint8]:
             f"codes of shape {packed.shape} are not codes of {n_bits} bits, which have "
             f"{n_bytes(n_bits)} bytes a row"
         )
+    spare = 8 * packed.shape[1] - n_bits
+    if (packed[:, -1] & ((1 << spare) - 1)).any():
+        raise ValueError(
+            f"codes of {n_bits} bits end with {spare} bits of zero, which are set here"
+        )
     return packed
 
 

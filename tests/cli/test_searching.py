@@ -84,7 +84,8 @@ def test_codes_may_come_from_encode(built: Run) -> None:
 
 def test_codes_are_added_replaced_and_removed(built: Run) -> None:
     np.save("ids.npy", np.arange(50) + 100)
-    more = "index add new.bhi target.npy --model model.bh --domain target --ids ids.npy"
+    np.save("more.npy", np.load("source.npy")[:50])
+    more = "index add new.bhi more.npy --model model.bh --domain source --ids ids.npy"
     assert "110 of 12 bits" in built(more).out
     assert "id 100 is in the index already" in built(more).err
     assert built(more + " --replace").code == 0
@@ -105,6 +106,8 @@ def test_info_tells_what_is_there(built: Run) -> None:
     ("line", "reason"),
     [
         ("search new.bhi target.npy --model other.bh --domain target", "codes of another model"),
+        ("index add new.bhi target.npy --model model.bh --domain target", "the source domain, not"),
+        ("index add new.bhi source.npy --model other.bh --domain source", "codes of another model"),
         ("search new.bhi target.npy --model model.bh", "say which one: --domain source or"),
         ("search new.bhi target.npy --domain target", "--domain: belongs to --model"),
         ("search new.bhi codes.npy", "codes of 12 bits, which have 2 bytes a row"),

@@ -159,6 +159,14 @@ def test_what_cannot_be_added_is_refused(codes, ids, message):
     assert len(index) == 1
 
 
+def test_bits_beyond_the_length_are_refused():
+    index = HammingIndex(12).add([[255, 0b11110000]])
+    with pytest.raises(ValueError, match="end with 4 bits of zero"):
+        index.search([[255, 0b11110001]])
+    with pytest.raises(ValueError, match="end with 4 bits of zero"):
+        index.add([[255, 0b00001000]])
+
+
 @pytest.mark.parametrize("n_bits", [0, 1025])
 def test_lengths_out_of_range_are_refused(n_bits):
     with pytest.raises(ValueError, match="n_bits"):

@@ -1,0 +1,231 @@
+"""An index on a PostgreSQL server from the command line: as a file, and never half there."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bridgehash.cli import loading
+from bridgehash.engines import EngineError, open_index
+from bridgehash.index import HammingIndex
+
+Run = Callable[..., Any]
+Refused = Callable[[str], str]
+SOURCE = "--model model.bh --domain source"
+TARGET = "--model model.bh --domain target"
+
+
+@pytest.fixture
+def table(postgres_url: str) -> Iterator[str]:
+    """Options that name a server and, with {}, a table on it that is gone after the test."""
+    psycopg = pytest.importorskip("psycopg")
+    name = f"c_{uuid.uuid4().hex[:16]}"
+    yield name
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for ending in ("", "_loading"):
+            connection.execute(f"DROP TABLE IF EXISTS {name}{ending}")
+
+
+@pytest.fixture
+def engine(postgres_url: str) -> str:
+    return f"--engine {postgres_url.replace('postgres:@', 'postgres:secret@')}"
+
+
+@pytest.fixture
+def build(table: str, engine: str) -> str:
+    return f"index build source.npy {SOURCE} {engine} --out {table}"
+
+
+@pytest.fixture
+def built(run: Run, build: str, table: str) -> Run:
+    np.save("tags.npy", np.arange(60) % 3)
+    ended = run(f"{build} --tags tags.npy")
+    assert ended.code == 0, ended.err
+    assert "60 of 12 bits" in ended.out
+    assert f"{table} at postgresql://postgres@" in ended.out
+    assert "secret" not in ended.out + ended.err
+    return run
+
+
+def test_a_table_answers_as_a_file_does(built: Run, table: str, engine: str) -> None:
+    assert built(f"index build source.npy {SOURCE} --tags tags.npy --out new.bhi").code == 0
+    for options in ("-k 7", "-k 3 --tag 1", "-k 3 --tag nothing"):
+        file = json.loads(built(f"search new.bhi target.npy {TARGET} {options} --json").out)
+        line = f"search {table} target.npy {TARGET} {engine} {options} --json"
+        assert json.loads(built(line).out) == file
+    assert built(f"search {table} target.npy {TARGET} {engine} -k 2 --out found.npz").code == 0
+    assert np.load("found.npz")["ids"].shape == (50, 2)
+
+
+def test_tags_in_a_file_may_be_text(run: Run) -> None:
+    line = f"index build source.npy {SOURCE} --tags labels.npz:source --out new.bhi"
+    assert run(line).code == 0
+    y = np.load("labels.npz")["source"]
+    found = json.loads(run(f"search new.bhi target.npy {TARGET} --tag bee -k 60 --json").out)
+    assert sorted(found[0]["ids"]) == np.flatnonzero(y == "bee").tolist()
+
+
+def test_codes_are_added_replaced_and_removed(built: Run, table: str, engine: str) -> None:
+    np.save("ids.npy", np.arange(60) + 100)
+    more = f"index add {table} source.npy {SOURCE} {engine}"
+    assert "120 of 12 bits" in built(f"{more} --ids ids.npy").out
+    assert "id 100 is in the index already" in built(f"{more} --ids ids.npy").err
+    assert built(f"{more} --ids ids.npy --replace").code == 0
+    assert "180 of 12 bits" in built(more).out
+    np.save("gone.npy", np.array([0, 100, 7777, 219]))
+    assert "3 codes" in built(f"index remove {table} {engine} --ids gone.npy").out
+    record = json.loads(built(f"index info {table} {engine} --json").out)
+    assert (record["codes"], record["n_bits"], record["domain"]) == (177, 12, "source")
+    assert (record["name"], record["kind"], len(record["model"])) == (table, "exact", 64)
+    assert "secret" not in record["engine"]
+
+
+def test_an_approximate_index_is_told_and_searched_exactly_if_asked(
+    run: Run, build: str, table: str, engine: str
+) -> None:
+    assert run(f"{build} --approximate").code == 0
+    assert json.loads(run(f"index info {table} {engine} --json").out)["kind"] == "hnsw"
+    assert run(f"index build source.npy {SOURCE} --out new.bhi").code == 0
+    file = run(f"search new.bhi target.npy {TARGET} --json").out
+    assert run(f"search {table} target.npy {TARGET} {engine} --exact --json").out == file
+
+
+def test_packed_codes_added_to_a_models_index_are_noted(
+    built: Run, table: str, engine: str
+) -> None:
+    assert built("encode model.bh source.npy --domain source --out codes.npy").code == 0
+    assert "taken as codes of the model" in built(f"index add {table} codes.npy {engine}").err
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("search {table} target.npy --model other.bh --domain target", "codes of another model"),
+        ("index add {table} source.npy --model other.bh --domain source", "codes of another model"),
+        ("index add {table} target.npy " + TARGET, "holds codes of the source domain, not of the"),
+        ("index add {table} codes.npy", "codes of 12 bits, which have 2 bytes a row"),
+        ("search {table} codes.npy", "codes of 12 bits, which have 2 bytes a row"),
+        ("search {table} target.npy " + TARGET + " --rerank", "works on an index file only"),
+        ("index build source.npy " + SOURCE + " --out {table}", "give --replace, or another"),
+        ("index build source.npy " + SOURCE + " --out x.bhi", "is no name for a table"),
+        ("index info {table}_lost", "there is no table {table}_lost; build it"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    built: Run, refused: Refused, table: str, engine: str, line: str, reason: str
+) -> None:
+    np.save("codes.npy", np.zeros((3, 4), np.uint8))
+    if "other.bh" in line:
+        assert built("fit source.npy target.npy --out other.bh --bits 12").code == 0
+    error = refused(f"{line.format(table=table)} {engine}")
+    assert reason.format(table=table) in error
+    assert "secret" not in error
+
+
+@pytest.mark.parametrize(
+    ("engine", "reason"),
+    [
+        ("postgresql://ann:secret@127.0.0.1:1/shop", "no connection"),
+        ("mysql://ann:secret@127.0.0.1/shop", "mysql:// is no engine"),
+    ],
+)
+def test_a_server_that_is_away_or_unknown_is_one_line(
+    run: Run, refused: Refused, engine: str, reason: str
+) -> None:
+    for line in ("index info photos", f"search photos target.npy {TARGET}"):
+        error = refused(f"{line} --engine {engine}")
+        assert reason in error
+        assert "secret" not in error
+
+
+@pytest.mark.parametrize("option", ["--approximate", "--replace"])
+def test_options_of_a_server_are_refused_for_a_file(refused: Refused, option: str) -> None:
+    line = f"index build source.npy {SOURCE} --out new.bhi {option}"
+    assert f"{option}: belongs to --engine" in refused(line)
+
+
+def fail_at_the_third_batch(
+    monkeypatch: pytest.MonkeyPatch, method: str, error: BaseException
+) -> None:
+    from bridgehash.engines.postgres import PostgresIndex
+
+    works, calls = getattr(PostgresIndex, method), []
+
+    def fails(self: Any, *arguments: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise error
+        return works(self, *arguments, **options)
+
+    monkeypatch.setattr(loading, "_BATCH", 20)
+    monkeypatch.setattr(PostgresIndex, method, fails)
+
+
+@pytest.mark.parametrize("error", [EngineError("the server is away"), KeyboardInterrupt()])
+def test_a_build_that_fails_leaves_no_index_and_can_be_done_again(
+    run: Run, build: str, table: str, postgres_url: str, error: BaseException
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        fail_at_the_third_batch(patched, "add", error)
+        assert run(build).code in (2, 130)
+    for name in (table, f"{table}_loading"):
+        with pytest.raises(EngineError, match="there is no table"):
+            open_index(postgres_url, name)
+    assert run(build).code == 0
+
+
+def test_what_a_killed_build_left_is_dropped_by_the_next(
+    run: Run, build: str, table: str, engine: str
+) -> None:
+    assert run(f"{build}_loading").code == 0
+    assert "60 of 12 bits" in run(build).out
+    assert "there is no table" in run(f"index info {table}_loading {engine}").err
+
+
+def test_a_build_in_place_of_another_keeps_the_old_one_if_it_fails(
+    built: Run, build: str, table: str, engine: str
+) -> None:
+    assert built("encode model.bh target.npy --domain target --out codes.npy").code == 0
+    other = f"index build codes.npy --bits 12 {engine} --out {table} --replace"
+    with pytest.MonkeyPatch.context() as patched:
+        fail_at_the_third_batch(patched, "add", EngineError("the server is away"))
+        assert built(other).code == 2
+    assert json.loads(built(f"index info {table} {engine} --json").out)["codes"] == 60
+    assert "50 of 12 bits" in built(other).out
+
+
+def test_an_add_that_fails_is_taken_back(
+    built: Run, table: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_at_the_third_batch(monkeypatch, "add", EngineError("the server is away"))
+    ended = built(f"index add {table} source.npy {SOURCE} {engine}")
+    assert (ended.code, ended.err) == (2, "error: the server is away\n")
+    assert json.loads(built(f"index info {table} {engine} --json").out)["codes"] == 60
+
+
+def test_a_replacement_that_fails_says_how_to_go_on(
+    built: Run, table: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save("ids.npy", np.arange(60) + 100)
+    line = f"index add {table} source.npy {SOURCE} {engine} --ids ids.npy --replace"
+    fail_at_the_third_batch(monkeypatch, "upsert", EngineError("the server is away"))
+    assert "40 of 60 codes are in the index: the same command does the rest" in built(line).err
+    assert "120 of 12 bits" in built(line).out
+
+
+def test_batches_are_one_load(built: Run, engine: str, table: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(loading, "_BATCH", 7)
+    np.save("ids.npy", np.random.default_rng(0).permutation(1000)[:60])
+    line = f"index build source.npy {SOURCE} --ids ids.npy"
+    assert built(f"{line} --out new.bhi").code == 0
+    assert built(f"{line} --out {table} --replace {engine}").code == 0
+    file = built(f"search new.bhi target.npy {TARGET} --json").out
+    assert built(f"search {table} target.npy {TARGET} {engine} --json").out == file
+    assert len(HammingIndex.load("new.bhi")) == 60
+    np.save("ids.npy", np.arange(60) // 2)
+    assert "id 0 is given twice" in built(f"{line} --out {table} --replace {engine}").err
