@@ -32,7 +32,7 @@ def score_table(suite: Suite, table: ResultTable, title: str) -> str:
         for label, cells in table.rows.items()
     }
     groups = [(_task_head(task), bits) for task, bits in table.columns]
-    return _table(f"{title}; {escape(table.tally)}", _head(groups), rows)
+    return _table(_caption(title, table.tally), _head(groups), rows)
 
 
 def _score(cell: Cell, rank: int, usual: int, first: bool) -> str:
@@ -67,7 +67,11 @@ def published_table(table: Published, title: str) -> str:
         (f"<small>{escape(subtask)}</small>{_breakable(task)}", bits)
         for subtask, task, bits in table.columns
     ]
-    return _table(f"{title}; {escape(table.tally)}", _head(groups), rows)
+    return _table(_caption(title, table.tally), _head(groups), rows)
+
+
+def _caption(title: str, tally: str) -> str:
+    return f"{title}; {escape(tally)}" if tally else title
 
 
 def _place(text: str, ordered: list[float]) -> int:

@@ -48,7 +48,7 @@ h2 { padding-top: 1.5rem; border-top: 1px solid var(--line); }
 a { color: var(--accent); }
 .scroll { max-width: 100%; margin: .5rem 0 1.5rem; }
 .tables { display: flex; flex-wrap: wrap; gap: 0 3rem; }
-caption { padding: 0 0 .5rem; caption-side: top; color: var(--ink); white-space: nowrap; }
+caption { padding: 0 0 .5rem; caption-side: top; color: var(--ink); text-align: left; }
 caption strong { color: inherit; }
 table { width: auto; font-size: .875rem; }
 th, td { padding: .35rem .5rem; }
@@ -84,6 +84,7 @@ u { text-decoration-thickness: 1px; text-underline-offset: 3px; }
 .legend svg { height: 1rem; margin-right: .5rem; vertical-align: -.15rem; }
 summary { cursor: pointer; margin: .5rem 0; }
 .sources code { overflow-wrap: anywhere; }
+pre { white-space: pre-wrap; }
 @media (max-width: 34rem) {
   .scores th[scope="row"], .scores th.first { max-width: 7rem; padding-right: .4rem; }
   .published { margin: 2rem -.5rem; padding: .25rem .5rem .5rem; }
@@ -154,9 +155,7 @@ def report_page(suites: Sequence[Suite], records: list[Record]) -> str:
 def _overview(parts: list[Part]) -> str:
     """What was run, how to repeat it, and how to read the tables."""
     rows = "\n".join(map(_overview_row, parts))
-    commands = [f"bridgehash bench run {part.argument}" for part in parts]
-    commands.append(" ".join(["bridgehash bench report", *(part.argument for part in parts)]))
-    listed = "\n".join(commands)
+    command = " ".join(["bridgehash bench run", *(part.argument for part in parts)])
     fits = {id(run.record): run for part in parts for run in part.runs}.values()  # some are shared
     done = [run for run in fits if run.finished]
     total = (
@@ -172,7 +171,7 @@ def _overview(parts: list[Part]) -> str:
         '<th scope="col">Bits</th><th scope="col" class="number">Time</th></tr></thead>\n'
         f"<tbody>\n{rows}\n</tbody></table></div>\n"
         f"<p>{total} To repeat it, or to run what is missing:</p>\n"
-        f"<pre><code>{escape(listed)}</code></pre>\n"
+        f"<pre><code>{escape(command)}</code></pre>\n"
         f"{_LEGEND}\n</section>"
     )
 

@@ -115,8 +115,9 @@ _GIVEN = {"n_bits", "random_state"}  # by the suite, to all its methods alike
 
 
 def suite_names() -> list[str]:
-    """The suites that come with the package."""
-    return sorted(name.removesuffix(".toml") for name in _files("suites", ".toml"))
+    """The suites that come with the package: tables, then figures."""
+    names = [name.removesuffix(".toml") for name in _files("suites", ".toml")]
+    return sorted(names, key=lambda name: (not name.startswith("table"), name))
 
 
 def _files(folder: str, suffix: str) -> list[str]:

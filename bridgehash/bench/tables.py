@@ -14,6 +14,8 @@ import numpy as np
 from .spec import QUICK_BITS, Suite
 from .store import Record
 
+_MANY_ROWS = 14
+
 Place = tuple[str, int]  # a column: task and number of bits
 
 
@@ -115,6 +117,8 @@ class ResultTable:
 def _tally(rows: Mapping[str, Sequence[float]]) -> str:
     """Who is best in how many columns; a tie counts for all in it, an empty column for none.
 
+    Nothing is said of one column alone, nor of the many rows of a sweep.
+
     >>> _tally({"A": [3.0, 1.0, 5.0], "B": [2.0, 1.0, nan], "C": [1.0, 0.0, nan]})
     'best in 3 columns: A 3, B 1'
     """
@@ -130,6 +134,8 @@ def _tally(rows: Mapping[str, Sequence[float]]) -> str:
     }
     places = sorted(((n, label) for label, n in wins.items() if n), key=lambda pair: -pair[0])
     known = sum(map(bool, columns))
+    if known < 2 or len(rows) > _MANY_ROWS:
+        return ""
     return f"best in {known} columns: " + ", ".join(f"{label} {n}" for n, label in places)
 
 

@@ -190,7 +190,8 @@ def _print(table: ResultTable) -> None:
             ]
             shown.add_row(Text(label), *texts)
         console.print(shown)
-    console.print(Text(f"{table.side}, {table.metric}, {table.tally}"), soft_wrap=True)
+    if table.tally:
+        console.print(Text(f"{table.side}, {table.metric}, {table.tally}"), soft_wrap=True)
 
 
 def _write_report(plans: list[Suite], store: Store, out: Path) -> None:

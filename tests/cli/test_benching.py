@@ -136,7 +136,7 @@ def test_show_and_report_need_no_data(run: Run, folder: Path) -> None:
     assert ended.code == 0
     page = Path("bench/report.html").read_text("utf-8")
     assert "Benchmark report" in page
-    assert "bridgehash bench report tiny.toml more.toml" in page
+    assert "bridgehash bench run tiny.toml more.toml" in page
     assert run("bench report tiny.toml").code == 0
     assert Path("bench/tiny.html").is_file()
 
