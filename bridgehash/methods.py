@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sklearn.base import BaseEstimator
@@ -91,17 +92,23 @@ def _entry(method: Any, **fixed: Any) -> Entry:
     return Entry(make, method.about, method.__doc__.splitlines()[0])
 
 
-def _ath(realisation: str, kind: Any, *needs: Any) -> Entry:
+def _ath(name: str, realisation: str, kind: Any, *needs: Any) -> dict[str, Entry]:
+    """A realisation as it is used here, and with the constants and the start that are printed."""
     constructor = getattr(ATH, realisation)
     about = About(kind, "Lu, Zhou, Chen, Pedrycz & Hung, TCYB 2023", needs)
-    return Entry(constructor, about, constructor.__doc__.splitlines()[0])
+    title = constructor.__doc__.splitlines()[0]
+    as_printed = partial(ATH.published, realisation)
+    return {
+        name: Entry(constructor, about, title),
+        f"{name}-published": Entry(as_printed, about, f"{title[:-1]}; constants of the paper."),
+    }
 
 
 METHODS: dict[str, Entry] = {  # a further method is one line
-    "ath-u": _ath("unsupervised", "unsupervised"),
-    "ath-m": _ath("semi_supervised", "semi-supervised", "y_source"),
-    "ath-s": _ath("supervised", "supervised", "y_source", "y_target"),
-    "ath-k": _ath("kernel", "supervised", "y_source", "y_target"),
+    **_ath("ath-u", "unsupervised", "unsupervised"),
+    **_ath("ath-m", "semi_supervised", "semi-supervised", "y_source"),
+    **_ath("ath-s", "supervised", "supervised", "y_source", "y_target"),
+    **_ath("ath-k", "kernel", "supervised", "y_source", "y_target"),
     "lsh": _entry(LSH),
     "pcah": _entry(PCAH),
     "sh": _entry(SH),
