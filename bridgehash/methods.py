@@ -94,14 +94,12 @@ def _entry(method: Any, **fixed: Any) -> Entry:
 
 def _ath(name: str, realisation: str, kind: Any, *needs: Any) -> dict[str, Entry]:
     """A realisation as it is used here, and with the constants and the start that are printed."""
-    constructor = getattr(ATH, realisation)
     about = About(kind, "Lu, Zhou, Chen, Pedrycz & Hung, TCYB 2023", needs)
-    title = constructor.__doc__.splitlines()[0]
+    constructor = getattr(ATH, realisation)
+    entry = Entry(constructor, about, constructor.__doc__.splitlines()[0])
     as_printed = partial(ATH.published, realisation)
-    return {
-        name: Entry(constructor, about, title),
-        f"{name}-published": Entry(as_printed, about, f"{title[:-1]}; constants of the paper."),
-    }
+    title = f"{entry.title[:-1]}; constants of the paper."
+    return {name: entry, f"{name}-published": Entry(as_printed, about, title)}
 
 
 METHODS: dict[str, Entry] = {  # a further method is one line
@@ -109,6 +107,11 @@ METHODS: dict[str, Entry] = {  # a further method is one line
     **_ath("ath-m", "semi_supervised", "semi-supervised", "y_source"),
     **_ath("ath-s", "supervised", "supervised", "y_source", "y_target"),
     **_ath("ath-k", "kernel", "supervised", "y_source", "y_target"),
+    "ath-p": Entry(
+        ATH.propagated,
+        About("semi-supervised", "this package", ("y_source",)),
+        "ATH_P: known classes spread to all rows of both domains first.",
+    ),
     "lsh": _entry(LSH),
     "pcah": _entry(PCAH),
     "sh": _entry(SH),

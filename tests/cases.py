@@ -161,6 +161,7 @@ METHODS = {
     "semi_supervised": _ath(ATH.semi_supervised, ("y_source",)),
     "supervised": _ath(ATH.supervised, BOTH),
     "kernel": _ath(ATH.kernel, BOTH),
+    "propagated": _ath(ATH.propagated, BOTH),
     "published unsupervised": _published("unsupervised"),
     "published semi_supervised": _published("semi_supervised", ("y_source",)),
     "published supervised": _published("supervised", BOTH),

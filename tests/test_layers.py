@@ -30,6 +30,7 @@ ORDER = [  # a module may import from those before it
     "kernel_hashing",
     "common_space",
     "pseudo_labels",
+    "memberships",
     "paired",
     "ath.steps",
     "ath.bipartite",

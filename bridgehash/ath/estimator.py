@@ -29,6 +29,7 @@ from ..encoder import LinearEncoder
 from ..feature_maps import AnchorKernel, UnitRows
 from ..graphs import Graph, KNNGraph, LabelGraph
 from ..linalg import Array
+from ..memberships import Propagation
 from .bipartite import AdaptiveBipartite, LabelBipartite
 from .features import Features
 from .presets import preset
@@ -39,13 +40,15 @@ from .steps import Domain, Objective
 GRAPHS = {"knn": KNNGraph(), "labels": LabelGraph()}
 BIPARTITES = {"adaptive": AdaptiveBipartite(), "labels": LabelBipartite()}
 FEATURE_MAPS = {"anchors": AnchorKernel()}
+COMPLETIONS = {"propagated": Propagation()}
 
 
 class ATH(BaseTransferHasher):
     """Asymmetric transfer hashing with a bipartite graph between the domains.
 
-    Use one of the named constructors `unsupervised`, `semi_supervised`, `supervised`, `kernel`, or
-    `published` for the constants of the paper; every parameter can be overridden there.
+    Use one of the named constructors `unsupervised`, `semi_supervised`, `supervised`, `kernel`,
+    `propagated`, or `published` for the constants of the paper; every parameter can be overridden
+    there.
 
     Parameters
     ----------
@@ -57,6 +60,9 @@ class ATH(BaseTransferHasher):
         Affinity between the domains: learned (Eqs. 21, 28), or from labels (Eq. 12).
     feature_map : None, "anchors" or a transformer, default=None
         φ, fitted on each domain by itself.
+    completion : None, "propagated" or an object with `complete`, default=None
+        How classes that are not known are found before anything else; see
+        `bridgehash.memberships`.
     start : "pca", "shared_pca", "itq", "labels" or an object with `begin`, default="itq"
         Where the alternation begins; see `bridgehash.ath.starts`.
     alpha_source, alpha_target : float, default=1.0
@@ -113,6 +119,7 @@ class ATH(BaseTransferHasher):
         "target_graph": OneOf(tuple(GRAPHS), "build"),
         "bipartite": OneOf(tuple(BIPARTITES), "rule"),
         "feature_map": OneOf((None, *FEATURE_MAPS), "fit_transform"),
+        "completion": OneOf((None, *COMPLETIONS), "complete"),
         "start": OneOf(tuple(STARTS), "begin"),
         "alpha_source": Range(0),
         "alpha_target": Range(0),
@@ -138,6 +145,7 @@ class ATH(BaseTransferHasher):
         target_graph: Any = "knn",
         bipartite: Any = "adaptive",
         feature_map: Any = None,
+        completion: Any = None,
         start: Any = "itq",
         alpha_source: float = 1.0,
         alpha_target: float = 1.0,
@@ -160,6 +168,7 @@ class ATH(BaseTransferHasher):
         self.target_graph = target_graph
         self.bipartite = bipartite
         self.feature_map = feature_map
+        self.completion = completion
         self.start = start
         self.alpha_source = alpha_source
         self.alpha_target = alpha_target
@@ -198,18 +207,34 @@ class ATH(BaseTransferHasher):
         return cls(n_bits, **(preset("kernel") | parameters))
 
     @classmethod
+    def propagated(cls, n_bits: int = 64, **parameters: Any) -> Self:
+        """ATH_P: labels of the source, or a few of either domain, spread to all rows first."""
+        return cls(n_bits, **(preset("propagated") | parameters))
+
+    @classmethod
     def published(cls, realisation: str, n_bits: int = 64, **parameters: Any) -> Self:
         """A realisation with the constants and the PCA start that the paper prints."""
         return cls(n_bits, **(preset(realisation, published=True) | parameters))
 
     def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
         rng = check_random_state(self.random_state)
+        data = self._completed(data)
         source, target = self._features(data.X_source, data.X_target, rng)
         solution = self._solve(source, target, data.y_source, data.y_target, rng)
         self._keep(solution)
         target_encoder = target.encoder(solution.A_t)
         own = self.source_encoder == "own"
         return (source.encoder(solution.A_s) if own else target_encoder), target_encoder
+
+    def _completed(self, data: TrainingData) -> TrainingData:
+        """The data with classes found for rows that have none, where that is asked for."""
+        if self.completion is None:
+            return data
+        completion = _resolve(self.completion, COMPLETIONS)
+        comparable = self.feature_space != "separate"
+        same = comparable and data.X_source.shape[1] == data.X_target.shape[1]
+        completed: TrainingData = completion.complete(data, same_space=same)
+        return completed
 
     def _features(
         self, X_s: Array, X_t: Array, rng: np.random.RandomState

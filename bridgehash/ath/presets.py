@@ -63,6 +63,7 @@ PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
         "feature_map": "anchors",
     },
 }
+PRESETS["propagated"] = PRESETS["kernel"] | {"completion": "propagated", "ridge": 3e-2}
 
 PUBLISHED: dict[str, dict[str, Any]] = {
     "unsupervised": {

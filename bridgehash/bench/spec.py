@@ -55,12 +55,16 @@ class MethodSpec:
 
     @cached_property
     def settings(self) -> dict[str, str]:
-        """Every parameter as it is fitted, defaults and presets too, but for length and seed."""
+        """Every parameter as it is fitted, defaults and presets too, but for length and seed.
+
+        A part that is not there (None) is no setting, so that a further optional part leaves
+        records as they are.
+        """
         parameters = tunable(self.build(n_bits=1, seed=0)).get_params(deep=True)
         return {
             name: _text(value)
             for name, value in sorted(parameters.items())
-            if name not in ("n_bits", "random_state")
+            if name not in ("n_bits", "random_state") and value is not None
         }
 
     def build(self, n_bits: int, seed: int) -> BaseTransferHasher:
