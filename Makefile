@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-milvus check levels compared cifar choices benchmark docs format clean
+.PHONY: demo test test-slow test-milvus check levels compared cifar choices benchmark search docs format clean
 
 demo: $(READY)
 	$(BIN)/bridgehash demo --out demo
@@ -40,6 +40,10 @@ cifar: $(READY)
 
 choices: $(READY)
 	$(BIN)/python benchmarks/choices.py
+
+search: $(READY)
+	$(BIN)/python benchmarks/search.py
+	$(BIN)/python benchmarks/rerank.py
 
 benchmark: $(READY)
 	$(BIN)/python benchmarks/authors_size.py

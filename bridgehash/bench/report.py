@@ -50,6 +50,7 @@ a { color: var(--accent); }
 .tables { display: flex; flex-wrap: wrap; gap: 0 3rem; }
 caption { padding: 0 0 .5rem; caption-side: top; color: var(--ink); text-align: left; }
 caption strong { color: inherit; }
+caption span { display: inline-block; position: sticky; left: 0; max-width: min(60rem, 88vw); }
 table { width: auto; font-size: .875rem; }
 th, td { padding: .35rem .5rem; }
 .wide { font-size: .8125rem; }
