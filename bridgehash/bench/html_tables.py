@@ -131,6 +131,7 @@ def _table(caption: str, head: str, rows: dict[str, list[str]]) -> str:
         for label, cells in rows.items()
     )
     return (
-        f'<div class="scroll" tabindex="0"><table class="{kind}"><caption><span>{caption}</span></caption>\n'
+        f'<div class="scroll" tabindex="0"><table class="{kind}">'
+        f"<caption><span>{caption}</span></caption>\n"
         f"<thead>\n{head}\n</thead>\n<tbody>\n{body}\n</tbody></table></div>"
     )
