@@ -27,7 +27,8 @@ STUCK_WRITE = """
 import bridgehash._files, os, time
 def stuck(descriptor):
     print("writing", file=sys.stderr, flush=True)
-    time.sleep(60)
+    while True:  # a signal that another thread took is seen between two sleeps
+        time.sleep(0.05)
 bridgehash._files.os.fsync = stuck
 """
 SMALL_DISK = """
