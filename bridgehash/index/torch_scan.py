@@ -10,10 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from .scan import Found
+
+try:
+    import torch
+except ImportError as error:
+    raise ImportError("device=... needs torch; pip install 'bridgehash[gpu]'") from error
 
 _FIRST = 1 << 12  # codes of the first tile
 _GROWTH = 4
