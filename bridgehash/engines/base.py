@@ -7,16 +7,17 @@ answers. A connection that drops is made again, and what was being done is done 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from time import sleep
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import ClassVar, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..index.batch import Ids
+from ..index.batch import Batch, Ids, checked_batch
 
 PAUSES = (0.2, 1.0, 3.0, 8.0)  # seconds before an operation is tried again
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -190,3 +191,41 @@ def retried(work: Callable[[], T], place: str) -> T:
             f"{place}: the connection was lost and could not be made again ({error}); "
             "is the server up?"
         ) from error
+
+
+def connect_first(connect: Callable[[], object], place: str) -> None:
+    """Make the first connection; a server that is away is told at once."""
+    try:
+        connect()
+    except Dropped as error:
+        raise EngineError(
+            f"{place}: no connection ({error}); is the server up, and are address, user and "
+            "password right?"
+        ) from error
+
+
+class ServerIndex(ABC):
+    """What the engines do alike: check a batch, end the connection."""
+
+    tag_bytes: ClassVar[int]  # the longest tag
+    n_bits: int
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the connection."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _checked(self, codes: ArrayLike, ids: ArrayLike | None, tags: ArrayLike | None) -> Batch:
+        batch = checked_batch(codes, ids, tags, self.n_bits, 0)
+        check_tags(batch.tags, self.tag_bytes)
+        return batch

@@ -10,21 +10,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..codes import n_bytes
-from ..index.batch import Batch, Ids, check_k, check_length, checked_batch, packed_codes
-from .base import EngineError, can_keep, check_name, check_tags, parsed
+from ..index.batch import Batch, Ids, check_k, check_length, packed_codes
+from .base import EngineError, ServerIndex, can_keep, check_name, parsed
 from .milvus_search import MOST, Nearest, nearest
 from .milvus_session import Session
 
 _ROWS = 20_000  # in one request
 _IDS = 5_000  # looked up in one request
-_TAG_BYTES = 4096
 _IDS_END = 2**63 - 1
 _MARK = "bridgehash"  # a key of the description: the collection is one of ours
 _FIELDS = {"id": "INT64", "code": "BINARY_VECTOR", "tag": "VARCHAR"}
@@ -42,7 +40,7 @@ class Collection(NamedTuple):
     n_lists: int
 
 
-class MilvusIndex:
+class MilvusIndex(ServerIndex):
     """Codes in a collection; `create` makes it, `open` finds it again.
 
     Milvus has no transactions: an operation is sent in requests of some thousand rows, each of
@@ -60,6 +58,8 @@ class MilvusIndex:
     n_probe : int, default=16
         Lists that a search of kind "ivf" looks into: more find more and take longer.
     """
+
+    tag_bytes = 4096
 
     def __init__(
         self, session: Session, name: str, collection: Collection, n_probe: int = 16
@@ -187,6 +187,10 @@ class MilvusIndex:
         self._delete(there)
         return len(there)
 
+    def close(self) -> None:
+        """End the connection."""
+        self._session.close()
+
     def search(
         self, codes: ArrayLike, k: int = 10, *, tag: str | None = None
     ) -> tuple[NDArray[np.int32], Ids]:
@@ -199,7 +203,7 @@ class MilvusIndex:
         packed = packed_codes(codes, self.n_bits)
         if check_k(k) >= MOST:
             raise ValueError(f"k={k} is too large: Milvus finds up to {MOST - 1} codes")
-        if tag is not None and not can_keep(tag, _TAG_BYTES):
+        if tag is not None and not can_keep(tag, self.tag_bytes):
             return self._nothing(len(packed), k)
         n_probe = self._n_lists if self.kind == "exact" else min(self.n_probe, self._n_lists)
         rule = "" if tag is None else f"tag == {_quoted(tag)}"
@@ -226,26 +230,6 @@ class MilvusIndex:
     def drop(self) -> None:
         """Remove the collection and all codes in it."""
         self._session.call(lambda client: client.drop_collection(self.name))
-
-    def close(self) -> None:
-        """End the connection."""
-        self._session.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _checked(self, codes: ArrayLike, ids: ArrayLike | None, tags: ArrayLike | None) -> Batch:
-        batch = checked_batch(codes, ids, tags, self.n_bits, 0)
-        check_tags(batch.tags, _TAG_BYTES)
-        return batch
 
     def _nothing(self, n_queries: int, k: int) -> tuple[NDArray[np.int32], Ids]:
         far = np.full((n_queries, k), self.n_bits + 1, np.int32)
@@ -317,7 +301,7 @@ def _make(client: Any, name: str, made: Collection, text: str, n_shards: int) ->
     schema = client.create_schema(auto_id=False, description=text)
     schema.add_field("id", DataType.INT64, is_primary=True)
     schema.add_field("code", DataType.BINARY_VECTOR, dim=8 * n_bytes(made.n_bits))
-    schema.add_field("tag", DataType.VARCHAR, max_length=_TAG_BYTES)
+    schema.add_field("tag", DataType.VARCHAR, max_length=MilvusIndex.tag_bytes)
     index = client.prepare_index_params()
     kind = "BIN_FLAT" if made.kind == "exact" else "BIN_IVF_FLAT"
     params = {"nlist": made.n_lists}

@@ -8,7 +8,7 @@ from threading import RLock
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from .base import Address, Dropped, EngineError, parsed, retried
+from .base import Address, Dropped, EngineError, connect_first, parsed, retried
 
 T = TypeVar("T")
 _PORT = 19530
@@ -28,13 +28,7 @@ class Session:
         self._failures = _failures()
         self._lock = RLock()
         self._client: Any = None
-        try:
-            self._connected()
-        except Dropped as error:
-            raise EngineError(
-                f"{self.place}: no connection ({error}); is the server up, and are address, "
-                "user and password right?"
-            ) from error
+        connect_first(self._connected, self.place)
 
     def call(self, work: Callable[[Any], T]) -> T:
         """The outcome of `work(client)`, which may be done more than once."""

@@ -7,14 +7,13 @@ first) and tag (text). What the codes come from is kept as JSON in the table's c
 from __future__ import annotations
 
 import re
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..index.batch import Batch, Ids, check_k, check_length, checked_batch, packed_codes
-from .base import EngineError, can_keep, check_name, check_tags
+from ..index.batch import Ids, check_k, check_length, packed_codes
+from .base import EngineError, ServerIndex, can_keep, check_name
 from .postgres_session import Connection, Session, errors, sql
 from .postgres_tables import (
     Kind,
@@ -30,7 +29,6 @@ from .postgres_tables import (
 _QUERIES = 256  # asked in one round trip, fewer for a large k
 _FOUND = 100_000  # rows that come back from one
 _EF_MOST = 1000  # pgvector's own limit
-_TAG_BYTES = 1 << 16
 _NEW = sql.Identifier("pg_temp", "bridgehash_new")
 
 _NEAREST = """
@@ -49,7 +47,7 @@ WHERE (old.code, old.tag) IS DISTINCT FROM (excluded.code, excluded.tag)
 """
 
 
-class PostgresIndex:
+class PostgresIndex(ServerIndex):
     """Codes in a table; `create` makes it, `open` finds it again.
 
     Every operation is one transaction. One that meets a dropped connection is done again on a new
@@ -66,6 +64,8 @@ class PostgresIndex:
     ef_search : int, default=200
         Candidates that a search by HNSW keeps, up to 1,000: more find more and take longer.
     """
+
+    tag_bytes = 1 << 16
 
     def __init__(self, session: Session, name: str, table: Table, ef_search: int = 200) -> None:
         self.name = name
@@ -186,6 +186,10 @@ class PostgresIndex:
         statement = sql.SQL("DELETE FROM {} WHERE id = ANY(%s)").format(self._table)
         return self._session.write(lambda c: c.execute(statement, [wanted]).rowcount)
 
+    def close(self) -> None:
+        """End the connection."""
+        self._session.close()
+
     def search(
         self, codes: ArrayLike, k: int = 10, *, tag: str | None = None
     ) -> tuple[NDArray[np.int32], Ids]:
@@ -211,7 +215,7 @@ class PostgresIndex:
                 distances[start + places - 1, ranks] = near
                 found[start + places - 1, ranks] = ids
 
-        if tag is None or can_keep(tag, _TAG_BYTES):
+        if tag is None or can_keep(tag, self.tag_bytes):
             self._session.read(work)
         return distances, found
 
@@ -244,26 +248,6 @@ class PostgresIndex:
         """Remove the table and all codes in it."""
         name, place = self.name, self._session.place
         self._session.write(lambda c: make_room(c, name, place, replace=True))
-
-    def close(self) -> None:
-        """End the connection."""
-        self._session.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _checked(self, codes: ArrayLike, ids: ArrayLike | None, tags: ArrayLike | None) -> Batch:
-        batch = checked_batch(codes, ids, tags, self.n_bits, 0)
-        check_tags(batch.tags, _TAG_BYTES)
-        return batch
 
     def _number(self, connection: Connection, expression: str) -> int:
         statement = sql.SQL("SELECT {} FROM {}").format(sql.SQL(expression), self._table)

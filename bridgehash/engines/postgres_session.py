@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import Any, TypeVar
 
-from .base import Dropped, EngineError, parsed, retried
+from .base import Dropped, EngineError, connect_first, parsed, retried
 
 try:
     import psycopg
@@ -35,13 +35,7 @@ class Session:
         self._options = _options(url, self.place)
         self._lock = RLock()
         self._connection: Connection | None = None
-        try:
-            self._connected()
-        except Dropped as error:
-            raise EngineError(
-                f"{self.place}: no connection ({error}); is the server up, and are address, "
-                "user and password right?"
-            ) from error
+        connect_first(self._connected, self.place)
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """The outcome of `work`, which sees the database as it is when it begins."""
