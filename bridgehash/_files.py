@@ -133,14 +133,7 @@ def load_model(path: StrPath) -> ModelFile:
         if metadata.pop("sha256") != _digest(metadata, arrays):
             problem = "the file is damaged or was changed (wrong checksum)"
             raise _error(path, f"{problem}; {_COPY_AGAIN}")
-    return ModelFile(
-        path=path,
-        kind=metadata["kind"],
-        format_version=version,
-        package_version=metadata["package_version"],
-        header=_parse_header(path, metadata["header"]),
-        arrays=arrays,
-    )
+    return _model_file(path, metadata, version, arrays)
 
 
 def map_model(path: StrPath) -> ModelFile:
@@ -154,6 +147,12 @@ def map_model(path: StrPath) -> ModelFile:
             metadata = dict(file.metadata() or {})
         version = _check_metadata(path, metadata)
         arrays = _mapped_arrays(path)
+    return _model_file(path, metadata, version, arrays)
+
+
+def _model_file(
+    path: Path, metadata: dict[str, str], version: int, arrays: dict[str, NDArray[Any]]
+) -> ModelFile:
     return ModelFile(
         path=path,
         kind=metadata["kind"],

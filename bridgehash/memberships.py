@@ -61,7 +61,7 @@ def balanced(M: Array, shares: Array) -> Array:
     """
     M = np.maximum(M, _TINY)
     for _ in range(_BALANCES):
-        M = M * (shares * len(M) / M.sum(axis=0))
+        M = M * (shares * len(M) / np.maximum(M.sum(axis=0), _TINY))
         M = M / M.sum(axis=1, keepdims=True)
     return M
 

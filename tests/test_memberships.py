@@ -52,6 +52,22 @@ def test_balanced_memberships_have_the_shares_and_sum_to_one():
     np.testing.assert_allclose(M.mean(axis=0), shares, atol=1e-6)
 
 
+def test_a_class_without_a_share_has_no_members():
+    M = balanced(np.random.default_rng(0).random((50, 3)), np.array([0.5, 0.0, 0.5]))
+    assert (M[:, 1] == 0).all()
+    np.testing.assert_allclose(M.sum(axis=1), 1.0)
+
+
+def test_a_class_known_in_one_domain_alone_is_given_to_no_row_of_the_other():
+    rng = np.random.default_rng(0)
+    X_s, y_s = clouds(rng, (30, 30, 30))
+    X_t, y_t = clouds(rng, (40, 40, 0))
+    few = np.where(np.arange(80) < 20, y_t, -1)
+    data = Propagation(keep=1.0).complete(TrainingData(X_s, X_t[:, :6], y_s, few), same_space=False)
+    assert set(data.y_target) == {0, 1}
+    assert (data.y_target == y_t).mean() > 0.95
+
+
 def test_votes_count_the_nearest():
     known, y = np.array([[0.0], [1.0], [2.0], [9.0]]), np.array([0, 1, 1, 2])
     np.testing.assert_allclose(votes(known, y, np.array([[0.9]]), 3, 3), [[1 / 3, 2 / 3, 0.0]])

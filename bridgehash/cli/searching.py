@@ -226,6 +226,8 @@ def search(
     path = None if out is None else check_output(out, (".npz", ".parquet", ".json"))
     if rerank and model is None:
         raise InputError("--rerank: needs the queries' projections; give --model and features")
+    if exact and engine is None:
+        raise InputError("--exact: belongs to --engine; an index file is searched exactly anyway")
     if rerank and engine is not None:
         raise InputError("--rerank: works on an index file only; drop it or --engine")
     with _opened(index, engine, memory_map=True, exact=exact) as found:

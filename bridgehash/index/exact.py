@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from threading import Lock
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,11 +35,16 @@ class Searcher(Protocol):
         ...
 
 
-class View(NamedTuple):
-    """The codes that a search looks at, and how it does."""
+class View:
+    """The codes that a search looks at, and how it does, which is made when it is needed."""
 
-    state: State
-    searcher: Searcher
+    def __init__(self, state: State, make: Callable[[State], Searcher]) -> None:
+        self.state = state
+        self._make = make
+
+    @cached_property
+    def searcher(self) -> Searcher:
+        return self._make(self.state)
 
 
 class HammingIndex:
@@ -170,7 +176,8 @@ class HammingIndex:
         H = None if rerank is None else self._projections(rerank, len(queries))
         distances = np.full((len(queries), k), self.n_bits + 1, np.int32)
         ids = np.full((len(queries), k), -1, np.int64)
-        state, searcher = self._view(tag)
+        view = self._view(tag)
+        state = view.state
         n_found = min(k, state.n)
 
         def part(rows: slice) -> None:
@@ -182,25 +189,31 @@ class HammingIndex:
             ids[rows, :n_found] = np.where(R < 0, -1, state.ids[R])
 
         if n_found and len(queries):
+            searcher = view.searcher
             self._in_parts(part, len(queries))
         return _like(codes, distances), _like(codes, ids)
 
     def _view(self, tag: str | None) -> View:
         """The codes of a tag, or all; kept until the index changes."""
         state, views = self._views
+        if tag is not None and tag not in state.names:  # nothing to keep
+            return View(tagged(state, tag), self._searcher)
         if tag not in views:
             seen = state if tag is None else tagged(state, tag)
-            views[tag] = View(seen, self._searcher(seen, all_codes=tag is None))
+            views[tag] = View(seen, self._searcher if tag is None else self._exact_searcher)
         return views[tag]
 
-    def _searcher(self, state: State, *, all_codes: bool) -> Searcher:
+    def _searcher(self, state: State) -> Searcher:
+        if self.kind == "ivf" and state.n:
+            return Lists(state.words[:, : state.n], self.n_bits, self.recall)
+        return self._exact_searcher(state)
+
+    def _exact_searcher(self, state: State) -> Searcher:
         words = state.words[:, : state.n]
         if self.device is not None:
             from .torch_scan import DeviceCodes
 
             return DeviceCodes(words, self.n_bits, self.device)
-        if self.kind == "ivf" and all_codes and state.n:
-            return Lists(words, self.n_bits, self.recall)
         return HostCodes(words, self.n_bits)
 
     @property

@@ -52,8 +52,7 @@ class Lists:
         return self._looked_up(queries, k, self.n_probe)
 
     def _looked_up(self, queries: NDArray[np.uint64], k: int, n_probe: int) -> Found:
-        centres = self._centres
-        far, lists = nearest_rows(centres, 0, self.n_lists, queries, n_probe, self._n_bits)
+        far, lists = nearest_rows(self._centres, queries, n_probe, self._n_bits)
         self._index.nprobe = n_probe
         with _one_thread():
             D, rows = self._index.search_preassigned(_packed(queries.T), k, lists, far)
@@ -66,7 +65,7 @@ class Lists:
         n = words.shape[1]
         k = min(_NEIGHBOURS + 1, n)
         queries = np.ascontiguousarray(words[:, asked].T)
-        limits = nearest_rows(words, 0, n, queries, k, self._n_bits)[0][:, -1:]
+        limits = nearest_rows(words, queries, k, self._n_bits)[0][:, -1:]
 
         def found(n_probe: int) -> float:
             D, rows = self._looked_up(queries, k, n_probe)

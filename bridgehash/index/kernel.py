@@ -150,8 +150,6 @@ def _select(
 @_compiled
 def _scan(
     words: Any,
-    first: int,
-    last: int,
     queries: Any,
     k: int,
     limits: Any,
@@ -161,7 +159,7 @@ def _scan(
     tile: Any,
     other: Any,
 ) -> Any:
-    """Candidates of each query among codes first..last: all that can be among the k nearest.
+    """Candidates of each query: all that can be among the k nearest.
 
     limits[q] is the distance that a code must be below, counts[q, d] how many were met at
     distance d. Returns how many candidates each query holds, in the order of their rows.
@@ -169,8 +167,8 @@ def _scan(
     n_queries, step = len(queries), len(tile)
     held = np.zeros(n_queries, np.int64)
     below = np.zeros(n_queries, np.int64)  # met so far at a distance below the limit
-    for start in range(first, last, step):
-        stop = min(start + step, last)
+    for start in range(0, words.shape[1], step):
+        stop = min(start + step, words.shape[1])
         n = stop - start
         tile[n:] = other[n:] = np.iinfo(tile.dtype).max  # beyond the end nothing is near
         for p in range(0, n_queries, 2):
@@ -208,8 +206,8 @@ def _tiles(n_bits: int) -> Any:
     return np.empty((2, _TILE), np.uint8 if n_bits < np.iinfo(np.uint8).max else np.uint16)
 
 
-def nearest_rows(words: Any, first: int, last: int, queries: Any, k: int, n_bits: int) -> Any:
-    """Distances and rows of the k codes nearest to each query among rows first..last.
+def nearest_rows(words: Any, queries: Any, k: int, n_bits: int) -> Any:
+    """Distances and rows of the k codes nearest to each query, by (distance, row).
 
     Parameters
     ----------
@@ -217,7 +215,7 @@ def nearest_rows(words: Any, first: int, last: int, queries: Any, k: int, n_bits
         Codes, all first words first.
     queries : uint64 array of shape (n_queries, n_words)
     k : int
-        At most last - first.
+        At most n.
     """
     n_queries, room = len(queries), k + _SPARE
     tiles = _tiles(n_bits)
@@ -225,7 +223,7 @@ def nearest_rows(words: Any, first: int, last: int, queries: Any, k: int, n_bits
     held_r = np.empty((n_queries, room), np.int64)
     limits = np.full(n_queries, n_bits + 1, np.int64)
     counts = np.zeros((n_queries, n_bits + 2), np.int64)
-    held = _scan(words, first, last, queries, k, limits, counts, held_d, held_r, *tiles)
+    held = _scan(words, queries, k, limits, counts, held_d, held_r, *tiles)
     out_d, out_r = np.empty((n_queries, k), np.int32), np.empty((n_queries, k), np.int64)
     _sorted(held_d, held_r, held, n_bits, out_d, out_r)
     return out_d, out_r

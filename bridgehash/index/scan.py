@@ -24,13 +24,13 @@ class HostCodes:
 
     def nearest(self, queries: NDArray[np.uint64], k: int) -> Found:
         """Distances and rows of the k codes nearest to each query, by (distance, row)."""
-        found: Found = nearest_rows(self._words, 0, self._words.shape[1], queries, k, self._n_bits)
+        found: Found = nearest_rows(self._words, queries, k, self._n_bits)
         return found
 
 
-def nearest_rows(words: Any, first: int, last: int, queries: Any, k: int, n_bits: int) -> Any:
-    """Distances and rows of the k codes nearest to each query among rows first..last."""
-    return _scan()(words, first, last, queries, k, n_bits)
+def nearest_rows(words: Any, queries: Any, k: int, n_bits: int) -> Any:
+    """Distances and rows of the k codes nearest to each query, by (distance, row)."""
+    return _scan()(words, queries, k, n_bits)
 
 
 @cache

@@ -112,6 +112,7 @@ def test_info_tells_what_is_there(built: Run) -> None:
         ("search new.bhi target.npy --domain target", "--domain: belongs to --model"),
         ("search new.bhi codes.npy", "codes of 12 bits, which have 2 bytes a row"),
         ("search new.bhi codes.npy --rerank", "--rerank: needs"),
+        ("search new.bhi codes.npy --exact", "--exact: belongs to --engine"),
         ("search model.bh target.npy --model model.bh --domain target", "not an index"),
         ("search lost.bhi target.npy --model model.bh --domain target", "no such file"),
         ("index info labels.npz", "is not a safetensors file"),

@@ -206,6 +206,13 @@ def test_an_index_without_tags_has_only_the_empty_one():
     assert index.search([[0]], 1, tag="a")[1].tolist() == [[-1]]
 
 
+def test_tags_that_nobody_has_are_not_remembered():
+    index = HammingIndex(8).add([[1], [2]], tags=["a", "b"])
+    for tag in ("a", "c", "d"):
+        index.search([[0]], 1, tag=tag)
+    assert set(index._views[1]) == {"a"}
+
+
 @pytest.mark.parametrize("tags", [["a"], ["a", 3], "ab", [["a"], ["b"]]])
 def test_tags_that_are_no_text_for_each_code_are_refused(tags):
     with pytest.raises(ValueError, match="one text for each of the 2 codes"):

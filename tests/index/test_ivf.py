@@ -99,3 +99,9 @@ def test_missing_candidates_come_last_when_reranked():
     assert (ids < 0).any()
     assert (np.diff((ids < 0).astype(int), axis=1) >= 0).all()
     np.testing.assert_array_equal(D == 65, ids < 0)
+
+
+def test_a_radius_needs_no_lists(monkeypatch):
+    index = HammingIndex(64, kind="ivf").add(clustered(np.random.default_rng(5), 100, 64))
+    monkeypatch.setattr("bridgehash.index.exact.Lists", None)  # making them would fail
+    assert len(index.within(np.zeros((1, 8), np.uint8), 64)[0][1]) == 100
