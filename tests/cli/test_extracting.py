@@ -62,7 +62,8 @@ def test_extract_tells_what_it_did(pics: Path, run: Run) -> None:
 
 def test_the_features_fit(pics: Path, run: Run) -> None:
     assert run(EXTRACT).code == 0
-    line = "fit new.npz new.npz:x --labels-source new.npz:y --preset semi_supervised --bits 2 --out new.bh --quiet"
+    labels = "--labels-source new.npz:y --preset semi_supervised"
+    line = f"fit new.npz new.npz:x {labels} --bits 2 --out new.bh --quiet"
     assert run(line).code == 0
     assert run("encode new.bh new.npz --domain source --out codes.npy").code == 0
 
