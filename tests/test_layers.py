@@ -43,11 +43,13 @@ ORDER = [  # a module may import from those before it
     "baselines",
     "index",
     "engines",
+    "pairing",
     "methods",
     "metrics",
     "datasets",
     "features",
     "bench",
+    "service",
     "cli",
     "__main__",
 ]

@@ -19,8 +19,9 @@ from rich.filesize import decimal
 
 from bridgehash import __version__, load, save
 from bridgehash.base import BaseTransferHasher
+from bridgehash.pairing import encoder_of
 
-from . import benching, searching
+from . import benching, searching, serving
 from . import options as opt
 from .console import counted, note, results, show_fields, show_table
 from .description import describe, described_fields
@@ -31,7 +32,6 @@ from .methods import apply_settings, build, choose_preset, ignored, method_recor
 from .models import (
     check_not_an_input,
     encode_blocks,
-    encoder_of,
     read_row_labels,
     read_rows,
 )
@@ -45,6 +45,7 @@ app.command()(extract)
 app.add_typer(benching.app, name="bench")
 app.add_typer(searching.app, name="index")
 app.command()(searching.search)
+app.command()(serving.serve)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,0 +1,106 @@
+"""`bridgehash serve`: models and indexes over HTTP."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from .console import note
+from .tables import InputError
+
+Models = Annotated[list[Path], typer.Option("--model", help="A model; repeat for more.")]
+Indexes = Annotated[
+    list[Path], typer.Option("--index", help="Its index (*.bhi), in the order of the models.")
+]
+QueriesOf = Annotated[
+    list[Path] | None,
+    typer.Option("--queries", help="An index of the other domain, to pick queries from."),
+]
+Images = Annotated[
+    list[Path] | None, typer.Option(help="Folder of pictures of the items; once, or once a model.")
+]
+QueryImages = Annotated[list[Path] | None, typer.Option(help="Folder of pictures of the queries.")]
+Backbones = Annotated[
+    list[str] | None,
+    typer.Option("--backbone", help="How uploaded images become features of the queries' domain."),
+]
+Host = Annotated[str, typer.Option(help="Address to listen at; any but loopback needs a key.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(help="File with the key that changes need; else BRIDGEHASH_API_KEY."),
+]
+
+T = TypeVar("T")
+
+
+def serve(
+    model: Models,
+    index: Indexes,
+    queries: QueriesOf = None,
+    images: Images = None,
+    query_images: QueryImages = None,
+    backbone: Backbones = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    key_file: KeyFile = None,
+) -> None:
+    """Serve models and their indexes over HTTP.
+
+    Options that are repeated go by order: the first --index belongs to the first --model.
+
+    \b
+    Example:
+      bridgehash serve --model model.bh --index photos.bhi
+      bridgehash serve --model ath.bh --index ath.bhi --model itq.bh --index itq.bhi \\
+        --images photos/
+    """
+    try:
+        from bridgehash.service import app, opening, server, settings
+    except ImportError as error:
+        raise InputError(f"serve needs {error.name}; pip install 'bridgehash[serve]'") from error
+    n = len(model)
+    if len(index) != n:
+        raise InputError(f"--index: {len(index)} for {n} of --model; give one each, in order")
+    files = [
+        opening.Files(*each)
+        for each in zip(
+            model,
+            index,
+            _each(queries, n, "--queries"),
+            _each(images, n, "--images"),
+            _each(query_images, n, "--query-images"),
+            _each(backbone, n, "--backbone"),
+            strict=True,
+        )
+    ]
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    key = settings.read_key(os.environ, key_file)
+    chosen = settings.make_settings(host, key)
+    listener = server.listen(host, port)
+    with listener:
+        catalogues = opening.open_catalogues(files, chosen)
+        try:
+            names = ", ".join(catalogues)
+            note(f"serving {names} at {server.address_of(listener)}")
+            if not chosen.writable:
+                note(f"read-only: changes need a key, in {settings.KEY_VARIABLE} or --key-file")
+            server.serve(app.create_app(catalogues, chosen), listener)
+        finally:
+            opening.close_catalogues(catalogues)
+
+
+def _each(given: Sequence[T] | None, n: int, option: str) -> Sequence[T | None]:
+    """One for each model: as many as there are, one for all, or none."""
+    if not given:
+        return [None] * n
+    if len(given) == 1:
+        return [given[0]] * n
+    if len(given) != n:
+        raise InputError(f"{option}: {len(given)} for {n} of --model; give one each, or one")
+    return given
