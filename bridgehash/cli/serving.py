@@ -52,7 +52,8 @@ def serve(
 ) -> None:
     """Serve models and their indexes over HTTP.
 
-    Options that are repeated go by order: the first --index belongs to the first --model.
+    Options that are repeated go by order: the first --index belongs to the first --model. One
+    that is given once holds for all models; - stands for none.
 
     \b
     Example:
@@ -95,12 +96,10 @@ def serve(
             opening.close_catalogues(catalogues)
 
 
-def _each(given: Sequence[T] | None, n: int, option: str) -> Sequence[T | None]:
-    """One for each model: as many as there are, one for all, or none."""
-    if not given:
-        return [None] * n
-    if len(given) == 1:
-        return [given[0]] * n
-    if len(given) != n:
-        raise InputError(f"{option}: {len(given)} for {n} of --model; give one each, or one")
-    return given
+def _each(given: Sequence[T] | None, n: int, option: str) -> list[T | None]:
+    """One for each model: as many as there are, one for all, or none; - leaves a model out."""
+    values = list(given or ["-"])
+    if len(values) not in (1, n):
+        raise InputError(f"{option}: {len(values)} for {n} of --model; give one each, or one")
+    chosen = values * n if len(values) == 1 else values
+    return [None if str(value) == "-" else value for value in chosen]  # type: ignore[misc]

@@ -24,7 +24,6 @@ class Limits:
     k: int = 1_000
     hits: int = 50_000  # queries times k
     pixels: int = 16_000_000
-    tag_length: int = 200  # characters
     page: int = 200  # items listed at a time
     seconds: float = 30.0
     waiting: int = 1_000  # searches in the queue of a catalogue, and changes
