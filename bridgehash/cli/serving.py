@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -98,8 +98,8 @@ def serve(
 
 def _each(given: Sequence[T] | None, n: int, option: str) -> list[T | None]:
     """One for each model: as many as there are, one for all, or none; - leaves a model out."""
-    values = list(given or ["-"])
+    values: list[Any] = list(given or ["-"])
     if len(values) not in (1, n):
         raise InputError(f"{option}: {len(values)} for {n} of --model; give one each, or one")
     chosen = values * n if len(values) == 1 else values
-    return [None if str(value) == "-" else value for value in chosen]  # type: ignore[misc]
+    return [None if str(value) == "-" else value for value in chosen]
