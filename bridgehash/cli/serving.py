@@ -98,7 +98,7 @@ def serve(
 
 def _each(given: Sequence[T] | None, n: int, option: str) -> list[T | None]:
     """One for each model: as many as there are, one for all, or none; - leaves a model out."""
-    values: list[Any] = list(given or ["-"])
+    values: list[Any] = [*given] if given else ["-"]
     if len(values) not in (1, n):
         raise InputError(f"{option}: {len(values)} for {n} of --model; give one each, or one")
     chosen = values * n if len(values) == 1 else values
