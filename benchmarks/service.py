@@ -8,7 +8,8 @@ same machine. Searches are single ones, for the ten nearest codes of a vector of
 the server encodes. They arrive at random times, as from many users who know nothing of each
 other (a Poisson process): the time of an answer counts from the moment the request was due, so a
 server that falls behind cannot hide it. The highest rate is the last one of a rising series whose
-99th percentile is below 50 ms. For memory, requests follow each other without pause.
+99th percentile is below 50 ms. For memory, requests follow each other without pause. `others` is
+the share of all cores that other programs took meanwhile; with much of it the figures are theirs.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import numpy as np
 
 from bridgehash import LinearEncoder, save
 from bridgehash.index import HammingIndex
-from bridgehash.pairing import origin
+from bridgehash.origins import origin
 
 KEY = "benchmark-key-benchmark"
 MOST_MS = 50.0  # that the 99th percentile may take
@@ -157,18 +158,42 @@ async def one_after_the_other(port: int, data: list[bytes], n: int, connections:
     return n / (time.perf_counter() - started)
 
 
-def told(rate: float, taken: np.ndarray) -> str:
+class Clock:
+    """Time of processors: what the server used, and what others did."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._before = self._now()
+
+    def _now(self) -> np.ndarray:
+        """Seconds of all cores, of all work, of this process, of the server."""
+        ticks = [int(n) for n in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+        own = [self._of(pid) for pid in ("self", str(self._server.process.pid))]
+        return np.array([sum(ticks), sum(ticks) - ticks[3] - ticks[4], *own]) / 100
+
+    def _of(self, pid: str) -> int:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    def told(self, n: int) -> str:
+        all_of_it, work, here, server = self._now() - self._before
+        others = (work - here - server) / all_of_it
+        return f"server {1e3 * server / n:.2f} ms of CPU each, others {others:.0%}"
+
+
+def told(rate: float, taken: np.ndarray, clock: Clock) -> str:
     p50, p90, p99, most = np.percentile(taken, [50, 90, 99, 100])
     return (
         f"{rate:6.0f}/s  p50 {p50:6.2f} ms  p90 {p90:6.2f} ms  p99 {p99:6.2f} ms  "
-        f"longest {most:6.1f} ms  ({len(taken)} searches)"
+        f"longest {most:6.1f} ms  ({len(taken)} searches; {clock.told(len(taken))})"
     )
 
 
 def latency(server: Server, options: argparse.Namespace) -> None:
     """Latency at the rate that was asked for."""
     load = arrivals(server.port, searches(), options.rate, options.seconds, options.connections)
-    print(told(options.rate, asyncio.run(load)), flush=True)
+    clock = Clock(server)
+    print(told(options.rate, asyncio.run(load), clock), flush=True)
 
 
 def highest(server: Server, options: argparse.Namespace) -> None:
@@ -177,8 +202,9 @@ def highest(server: Server, options: argparse.Namespace) -> None:
     for rate in range(300, 3001, 100):
         seconds = min(options.seconds, 10)
         load = arrivals(server.port, searches(), rate, seconds, options.connections)
+        clock = Clock(server)
         taken = asyncio.run(load)
-        print(told(rate, taken), flush=True)
+        print(told(rate, taken, clock), flush=True)
         if np.percentile(taken, 99) > MOST_MS:
             break
         held = rate

@@ -43,7 +43,7 @@ ORDER = [  # a module may import from those before it
     "baselines",
     "index",
     "engines",
-    "pairing",
+    "origins",
     "methods",
     "metrics",
     "datasets",

@@ -15,7 +15,7 @@ from bridgehash.base import BaseHasher, BaseTransferHasher
 from bridgehash.bench.extras import objective_course
 from bridgehash.common_space import Shared
 from bridgehash.encoder import LinearEncoder
-from bridgehash.pairing import encoder_of
+from bridgehash.origins import encoder_of
 
 from .console import counted
 from .models import Domain

@@ -19,7 +19,7 @@ from rich.filesize import decimal
 
 from bridgehash import __version__, load, save
 from bridgehash.base import BaseTransferHasher
-from bridgehash.pairing import encoder_of
+from bridgehash.origins import encoder_of
 
 from . import benching, searching, serving
 from . import options as opt

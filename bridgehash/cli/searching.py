@@ -18,7 +18,7 @@ from bridgehash import ModelFileError
 from bridgehash import load as load_model
 from bridgehash.engines import EngineIndex, open_index
 from bridgehash.index import HammingIndex
-from bridgehash.pairing import check_same_domain, check_same_model, encoder_of, origin
+from bridgehash.origins import check_same_domain, check_same_model, encoder_of, origin
 
 from .console import counted, note, show_fields
 from .failures import writing

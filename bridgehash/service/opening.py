@@ -11,7 +11,7 @@ from typing import Any
 from .. import persistence
 from ..base import BaseTransferHasher
 from ..encoder import LinearEncoder
-from ..pairing import check_same_domain, check_same_model, encoder_of, origin
+from ..origins import check_same_domain, check_same_model, encoder_of, origin
 from .catalogue import Catalogue, Question, Side
 from .images import ImageReader, picture_table
 from .settings import Settings
