@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-milvus check levels compared cifar choices benchmark search docs format clean
+.PHONY: demo test test-slow test-milvus check levels compared cifar choices benchmark search load docs format clean
 
 demo: $(READY)
 	$(BIN)/bridgehash demo --out demo
@@ -44,6 +44,10 @@ choices: $(READY)
 search: $(READY)
 	$(BIN)/python benchmarks/search.py
 	$(BIN)/python benchmarks/rerank.py
+
+# The service under load, on loopback: some minutes, on a machine without other work.
+load: $(READY)
+	$(BIN)/python benchmarks/service.py
 
 benchmark: $(READY)
 	$(BIN)/python benchmarks/authors_size.py

@@ -37,6 +37,7 @@ class Desk:
         self.catalogues, self.settings = catalogues, settings
         self.metrics = Metrics(catalogues)
         self.stopping = False
+        self.held_bytes = 0  # of bodies, in requests that are not answered yet
         self._measuring = asyncio.Lock()
         self._figures: dict[str, tuple[int, dict[str, Any]]] = {}
         lanes = os.cpu_count() or 1

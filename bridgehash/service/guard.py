@@ -34,7 +34,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(receive, send)
+        exchange = _Exchange(receive, send, self._desk)
         started = perf_counter()
         try:
             self._check(scope)
@@ -47,6 +47,8 @@ class Guard:
         except Exception as error:
             log.error("%s %s", _route(scope), _where(error))
             await exchange.refuse(Refused(500, "a fault of the service; its log tells more"), scope)
+        finally:
+            self._desk.held_bytes -= exchange.n_bytes
         seconds = perf_counter() - started
         method = scope["method"] if scope["method"] in _METHODS else "other"
         self._desk.metrics.answered(method, _route(scope), exchange.status, seconds)
@@ -86,14 +88,20 @@ def check_writer(headers: Headers, desk: Desk) -> None:
 class _Exchange:
     """One request: how much of it has come, and how much of the answer has gone."""
 
-    def __init__(self, receive: Receive, send: Send) -> None:
-        self._receive, self._send = receive, send
+    def __init__(self, receive: Receive, send: Send, desk: Desk) -> None:
+        self._receive, self._send, self._desk = receive, send, desk
         self.status = 0
+        self.n_bytes = 0
         self._arrived = False
 
     async def receive(self) -> Message:
         message = await self._receive()
         self._arrived = not message.get("more_body", False)
+        n = len(message.get("body", b""))
+        self.n_bytes += n
+        self._desk.held_bytes += n
+        if self._desk.held_bytes > self._desk.settings.limits.held_bytes:
+            raise busy("the bodies of other requests take all memory; try again in a moment")
         return message
 
     async def send(self, message: Message) -> None:

@@ -19,6 +19,7 @@ class Limits:
     """What one request may ask for."""
 
     body_bytes: int = 16 << 20
+    held_bytes: int = 128 << 20  # bodies of all requests at one time
     rows: int = 10_000  # to encode, add or remove
     queries: int = 1_000
     k: int = 1_000

@@ -148,6 +148,14 @@ def test_bodies_beyond_the_limit_are_refused_before_and_while_they_come(serve):
         assert (answer.status_code, answer.json()["field"]) == (413, "body")
 
 
+def test_bodies_of_all_requests_together_are_bounded(serve):
+    client = serve(held_bytes=100)
+    answer = client.post(P + "/search", content=b" " * 101, headers=JSON)
+    assert answer.status_code == 503
+    for _ in range(5):  # what is answered is held no longer
+        assert client.post(P + "/search", json={"ids": [1], "k": 1}).status_code == 200
+
+
 def test_limits_of_a_batch(serve, keyed):
     client = serve(rows=3, queries=2, k=20, hits=30)
     row, code = [1.0] * 5, "fff0"

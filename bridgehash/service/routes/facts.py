@@ -24,7 +24,7 @@ _TAGS = 100  # names listed
 async def list_catalogues(request: Request) -> Response:
     """All catalogues, and the limits of a request."""
     desk = desk_of(request)
-    facts = [_facts(desk, each) for each in desk.catalogues.values()]
+    facts = [await desk.aside(_facts, desk, each) for each in desk.catalogues.values()]
     return json_answer({"catalogues": facts, "limits": asdict(desk.settings.limits)})
 
 
@@ -32,7 +32,7 @@ async def list_catalogues(request: Request) -> Response:
 async def show_catalogue(request: Request, catalogue: Name) -> Response:
     """One catalogue."""
     desk = desk_of(request)
-    return json_answer(_facts(desk, desk.catalogue(catalogue)))
+    return json_answer(await desk.aside(_facts, desk, desk.catalogue(catalogue)))
 
 
 @router.get(PREFIX + "/figures", response_model=Figures, responses=refusals(404, 422))
