@@ -46,13 +46,13 @@ class Journal:
         descriptor = _locked(path)
         try:
             records, end = _whole(path.read_bytes())
+            os.ftruncate(descriptor, end)  # else what comes next could make a torn end whole again
             if not records:
                 head = framed([_json(about)])
                 _write_at(descriptor, 0, head)
                 fsync_directory(path.parent)
                 return cls(path, descriptor, len(head), len(head)), []
             _check_head(path, records[0], about)
-            os.ftruncate(descriptor, end)
             return cls(path, descriptor, len(framed(records[:1])), end), records[1:]
         except BaseException:
             os.close(descriptor)

@@ -67,6 +67,20 @@ def test_a_changed_byte_ends_the_records(path):
     assert kept(path) == RECORDS[:1]
 
 
+def test_what_was_dropped_does_not_come_back(path):
+    journal, _ = Journal.open(path, ABOUT)
+    journal.append([b"one", b"two", b"six"])
+    start = journal.size - len(framed([b"two", b"six"]))
+    os.close(journal._descriptor)
+    whole = bytearray(path.read_bytes())
+    whole[start + 9] ^= 1
+    path.write_bytes(whole)
+    journal, _ = Journal.open(path, ABOUT)
+    journal.append([b"new"])  # as long as the broken one
+    os.close(journal._descriptor)
+    assert kept(path) == [b"one", b"new"]
+
+
 def test_a_journal_of_another_index_is_refused(path):
     os.close(Journal.open(path, ABOUT)[0]._descriptor)
     for read in (Journal.open, read_records):
