@@ -89,7 +89,7 @@ def as_npy(array: NDArray[Any]) -> bytes:
 
 
 def as_features(rows: list[list[float]] | NDArray[Any], width: int, most: int) -> NDArray[Any]:
-    """Rows of features, if there are not too many, of the right width, all finite."""
+    """Rows of features, if not too many and of the right width; the encoder looks at the rest."""
     check_number(len(rows), most, "features")
     for i, row in enumerate(rows if isinstance(rows, list) else rows[:1]):
         if len(row) != width:
@@ -97,10 +97,7 @@ def as_features(rows: list[list[float]] | NDArray[Any], width: int, most: int) -
             raise invalid(f"{where}: has {len(row)} numbers; {width} are needed", where)
     if isinstance(rows, list):
         return np.array(rows, dtype=np.float64)
-    X = rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
-    if not np.isfinite(X).all():
-        raise invalid("body: holds a number that is not finite", "body")
-    return X
+    return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
 
 
 def as_codes(codes: list[str] | NDArray[Any], n_bytes: int, most: int) -> NDArray[np.uint8]:

@@ -148,6 +148,18 @@ def test_bodies_beyond_the_limit_are_refused_before_and_while_they_come(serve):
         assert (answer.status_code, answer.json()["field"]) == (413, "body")
 
 
+def test_a_body_that_says_it_is_too_long_is_not_read(serve):
+    client = serve(body_bytes=100)
+
+    async def body():
+        raise AssertionError("it was read")
+        yield b""
+
+    for length in ("101", "9" * 30):
+        headers = {**JSON, "Content-Length": length}
+        assert client.post(P + "/search", content=body(), headers=headers).status_code == 413
+
+
 def test_bodies_of_all_requests_together_are_bounded(serve):
     client = serve(held_bytes=100)
     answer = client.post(P + "/search", content=b" " * 101, headers=JSON)
