@@ -8,8 +8,8 @@ same machine. Searches are single ones, for the ten nearest codes of a vector of
 the server encodes. They arrive at random times, as from many users who know nothing of each
 other (a Poisson process): the time of an answer counts from the moment the request was due, so a
 server that falls behind cannot hide it. The highest rate is the last one of a rising series whose
-99th percentile is below 50 ms at the first or the second try. For memory, requests follow each other without pause. `others` is
-the share of all cores that other programs took meanwhile; with much of it the figures are theirs.
+99th percentile is below 50 ms, at the first or the second try. For memory, requests follow each
+other without pause. `others` is the share of all cores that other programs took meanwhile.
 """
 
 from __future__ import annotations
