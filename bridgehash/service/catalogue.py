@@ -161,9 +161,14 @@ class Catalogue:
 def _looked_up(index: HammingIndex, ids: Ids) -> tuple[NDArray[np.uint8], list[list[str]]]:
     """Codes and tags of what was found; zeros and nothing where nothing was."""
     there = ids >= 0
+    if there.all():
+        found, names = index.get(ids.ravel())
+        k = ids.shape[1]
+        tags = [names[start : start + k] for start in range(0, len(names), k)]
+        return found.reshape(*ids.shape, -1), tags
     found, names = index.get(ids[there])
     codes = np.zeros((*ids.shape, found.shape[1]), np.uint8)
     codes[there] = found
-    tags = np.full(ids.shape, "", dtype=object)
-    tags[there] = names
-    return codes, tags.tolist()
+    shown = np.full(ids.shape, "", dtype=object)
+    shown[there] = names
+    return codes, shown.tolist()

@@ -105,6 +105,27 @@ def test_who_has_gone_is_passed_over():
     assert seen == [0, 2]
 
 
+def test_who_goes_while_it_is_worked_on_takes_nobody_along():
+    go = threading.Event()
+
+    async def main():
+        ask = gathered(lambda asked: go.wait(5) and asked)
+        first = asyncio.create_task(ask(0))
+        await asyncio.sleep(0.05)
+        goes, stays = asyncio.create_task(ask(1)), asyncio.create_task(ask(2))
+        go.set()
+        assert await first == 0
+        go.clear()
+        await asyncio.sleep(0.05)  # 1 and 2 are at work now
+        goes.cancel()
+        await asyncio.sleep(0)
+        go.set()
+        assert await asyncio.wait_for(stays, 5) == 2
+        assert await asyncio.wait_for(ask(3), 5) == 3
+
+    asyncio.run(main())
+
+
 def test_a_lane_that_ends_leaves_nobody_behind():
     async def main():
         ask = gathered(lambda asked: asked)
