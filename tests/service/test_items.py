@@ -171,6 +171,21 @@ def test_figures_are_those_of_the_metrics(client, folder):
     assert client.get("/v1/catalogues/plain/figures").status_code == 404
 
 
+def test_items_without_a_tag_are_of_no_class(client, keyed, folder):
+    from bridgehash.metrics import distance_histogram, mean_average_precision
+
+    client.post(ITEMS, json={"codes": ["fff0", "0000"]}, headers=keyed)
+    model = load(folder / "model.bh")
+    queries = model.encode(np.load(folder / "target.npy"), "target")
+    items = model.encode(np.load(folder / "source.npy"), "source")
+    items = np.concatenate([items, np.array([[0xFF, 0xF0], [0, 0]], np.uint8)])
+    labels = np.arange(50) % 3, np.append(np.arange(60) % 3, [-1, -1])
+    histogram = distance_histogram(queries, items, *labels, n_bits=12)
+    figures = client.get("/v1/catalogues/photos/figures").json()
+    expected = mean_average_precision(histogram)
+    assert figures["mean_average_precision"] == pytest.approx(float(expected))
+
+
 def test_figures_follow_changes(client, keyed):
     before = client.get("/v1/catalogues/photos/figures").json()
     client.post(REMOVE, json={"ids": list(range(30))}, headers=keyed)
