@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 import sys
@@ -68,5 +69,7 @@ def serve(app: FastAPI, listener: socket.socket) -> None:
     for name in ("uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.ERROR)
     sys.setswitchinterval(_SWITCH)
+    gc.collect()
+    gc.freeze()  # else the collector goes through all modules again and again while requests wait
     with threadpool_limits(1):  # threads of linear algebra that spin would keep requests waiting
         _Server(config).run([listener])
