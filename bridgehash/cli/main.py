@@ -266,13 +266,23 @@ def methods(as_json: opt.Json = False) -> None:
 
 
 @app.command()
-def demo(out: opt.DemoOut = Path("demo")) -> None:
+def demo(
+    out: opt.DemoOut = Path("demo"), serve: opt.DemoServe = False, port: opt.DemoPort = None
+) -> None:
     """Try everything on handwritten digits seen in two feature spaces.
 
     \b
     Example:
       bridgehash demo --out demo
+      bridgehash demo --serve --port 8000
     """
+    if serve:
+        from .demo_service import serve_demo
+
+        serve_demo(out, 8000 if port is None else port)
+        return
+    if port is not None:
+        raise InputError("--port belongs to --serve")
     from .demo import run_demo
 
     run_demo(out, results())

@@ -6,12 +6,15 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from .console import note
 from .tables import InputError
+
+if TYPE_CHECKING:
+    from bridgehash.service.opening import Files
 
 Models = Annotated[list[Path], typer.Option("--model", help="A model; repeat for more.")]
 Indexes = Annotated[
@@ -61,15 +64,15 @@ def serve(
       bridgehash serve --model ath.bh --index ath.bhi --model itq.bh --index itq.bhi \\
         --images photos/
     """
-    try:
-        from bridgehash.service import app, opening, server, settings
-    except ImportError as error:
-        raise InputError(f"serve needs {error.name}; pip install 'bridgehash[serve]'") from error
+    require_service("serve")
+    from bridgehash.service.opening import Files
+    from bridgehash.service.settings import read_key
+
     n = len(model)
     if len(index) != n:
         raise InputError(f"--index: {len(index)} for {n} of --model; give one each, in order")
     files = [
-        opening.Files(*each)
+        Files(*each)
         for each in zip(
             model,
             index,
@@ -80,8 +83,24 @@ def serve(
             strict=True,
         )
     ]
+    run_service(files, host, port, read_key(os.environ, key_file))
+
+
+def require_service(command: str) -> None:
+    """Say what to install before anything is done."""
+    try:
+        from bridgehash.service import app, server  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"{command} needs {error.name}; pip install 'bridgehash[serve]'"
+        ) from error
+
+
+def run_service(files: Sequence[Files], host: str, port: int, key: str | None) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    from bridgehash.service import app, opening, server, settings
+
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
-    key = settings.read_key(os.environ, key_file)
     chosen = settings.make_settings(host, key)
     listener = server.listen(host, port)
     with listener:
