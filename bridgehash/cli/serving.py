@@ -66,7 +66,7 @@ def serve(
     """
     require_service("serve")
     from bridgehash.service.opening import Files
-    from bridgehash.service.settings import read_key
+    from bridgehash.service.settings import KEY_VARIABLE, read_key
 
     n = len(model)
     if len(index) != n:
@@ -83,7 +83,10 @@ def serve(
             strict=True,
         )
     ]
-    run_service(files, host, port, read_key(os.environ, key_file))
+    key = read_key(os.environ, key_file)
+    if key is None:
+        note(f"read-only: changes need a key, in {KEY_VARIABLE} or --key-file")
+    run_service(files, host, port, key)
 
 
 def require_service(command: str) -> None:
@@ -108,8 +111,6 @@ def run_service(files: Sequence[Files], host: str, port: int, key: str | None) -
         try:
             names = ", ".join(catalogues)
             note(f"serving {names} at {server.address_of(listener)}")
-            if not chosen.writable:
-                note(f"read-only: changes need a key, in {settings.KEY_VARIABLE} or --key-file")
             server.serve(app.create_app(catalogues, chosen), listener)
         finally:
             opening.close_catalogues(catalogues)

@@ -33,15 +33,21 @@ def start(folder: Path, *more: str, key: str | None = KEY, **environment: str) -
     line = [sys.executable, "-m", "bridgehash", "serve", "--port", "0", *more]
     if "--model" not in more:
         line += ["--model", "model.bh", "--index", "photos.bhi"]
+    environment |= {} if key is None else {"BRIDGEHASH_API_KEY": key}
+    return launch(line, folder, folder.parent, **environment)
+
+
+def launch(line: list[str], cwd: Path, logs: Path, **environment: str) -> Served:
+    """Start a command that tells its address, and wait until it listens there."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    env |= {} if key is None else {"BRIDGEHASH_API_KEY": key}
-    log = folder.parent / f"log-{os.urandom(4).hex()}"
+    log = logs / f"log-{os.urandom(4).hex()}"
     with open(log, "w") as written:
-        process = subprocess.Popen(line, cwd=folder, env=env, stderr=written, text=True)
+        process = subprocess.Popen(line, cwd=cwd, env=env, stderr=written, text=True)
     while process.poll() is None:
         found = re.search(r"at http://127\.0\.0\.1:(\d+)", log.read_text())
         if found and _answers(int(found[1])):
             return Served(process, int(found[1]), log)
+        time.sleep(0.02)
     raise AssertionError(log.read_text())
 
 
@@ -50,7 +56,19 @@ def running(
     folder: Path, *more: str, key: str | None = KEY, **environment: str
 ) -> Iterator[Served]:
     """The same, stopped at the end by its own process id."""
-    served = start(folder, *more, key=key, **environment)
+    with _stopped(start(folder, *more, key=key, **environment)) as served:
+        yield served
+
+
+@contextmanager
+def launched(line: list[str], cwd: Path, logs: Path) -> Iterator[Served]:
+    """Any command that tells its address, stopped at the end."""
+    with _stopped(launch(line, cwd, logs)) as served:
+        yield served
+
+
+@contextmanager
+def _stopped(served: Served) -> Iterator[Served]:
     try:
         yield served
     finally:

@@ -241,6 +241,9 @@ class Page {
     this.#drawn = names;
     waitForFigures(root);
     for (const [, facts] of places) {
+      if (tagsOf(facts, facts.index_domain).length < 2) {
+        this.#measured.set(facts.name, { figures: null, problem: "items need tags of two kinds" });
+      }
       if (this.#measured.has(facts.name)) continue;
       try {
         const address = `/v1/catalogues/${encodeURIComponent(facts.name)}/figures`;

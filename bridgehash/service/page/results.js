@@ -122,7 +122,7 @@ export class Column {
 
   #isRight(hit) {
     const tag = this.#query.item?.tag;
-    return tag && hit.tag ? hit.tag === tag : null;
+    return tag && hit.tag && !this.#isItself(hit) ? hit.tag === tag : null;
   }
 
   #isItself(hit) {
