@@ -15,7 +15,8 @@ from bridgehash.features.folder import list_images, pillow
 from bridgehash.linalg import Array
 
 _BESIDE = Path("..", "shared", "data")  # where the data pack may lie if nothing says so
-_PIXELS = 255
+_WHITE = 255
+_SIDE = 64  # pixels of a picture
 
 
 class Part(NamedTuple):
@@ -92,10 +93,11 @@ def _pictured_rows(images: Path, domain: str) -> NDArray[np.intp]:
 
 
 def _write_pictures(folder: Path, images: Array) -> None:
-    """Ink on white paper, a file an item, named by its number; others do not stay."""
+    """Ink on white paper, smooth, a file an item, named by its number; others do not stay."""
+    Image = pillow().Image
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.png"):
         old.unlink()
-    pixels = np.round(_PIXELS * (1.0 - images)).astype(np.uint8)
-    for i, image in enumerate(pixels):
-        pillow().Image.fromarray(image).save(folder / f"{i}.png")
+    for i, pixels in enumerate(np.round(_WHITE * (1.0 - images)).astype(np.uint8)):
+        picture = Image.fromarray(pixels).resize((_SIDE, _SIDE), Image.Resampling.BICUBIC)
+        picture.save(folder / f"{i}.png")

@@ -47,8 +47,9 @@ def _chromium() -> str:
     return found
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """One for a file of tests: while it runs, no other event loop can."""
     path = _chromium()
     with sync_playwright() as started:
         launched = started.chromium.launch(executable_path=path, args=FLAGS)
@@ -56,7 +57,7 @@ def browser() -> Iterator[Any]:
         launched.close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """A folder of catalogues, and the words that serve it."""
     folder = tmp_path_factory.mktemp("places") / "data"
@@ -64,7 +65,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     return folder, options(make_places(folder))
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def served(places: tuple[Path, list[str]]) -> Iterator[Served]:
     """One service for all tests that do not end it."""
     folder, words = places

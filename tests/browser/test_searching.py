@@ -49,7 +49,7 @@ def test_a_query_that_is_picked_finds_what_the_service_finds(open_page, served):
         assert hits(page, place) == found(answer)
     expect(page.locator("#said")).to_contain_text("digits-ath-64: 12 items found")
     expect(page.locator("#said")).to_contain_text("digits-itq-64: 12 items found")
-    assert page.locator(".column-a .hit img").first.evaluate("e => e.naturalWidth") == 8
+    assert page.locator(".column-a .hit img").first.evaluate("e => e.naturalWidth") == 64
 
 
 def test_a_reload_shows_the_same_and_back_goes_back(open_page):
@@ -155,6 +155,7 @@ def test_items_without_pictures_show_their_codes(open_page, keep):
     expect(page.locator(".column-a .hit svg.bits").first).to_be_visible()
     expect(page.locator("#figures")).to_contain_text("No figures: items need tags")
     expect(page.locator("#drop")).to_be_hidden()
+    assert page.locator("#query svg.bits").bounding_box()["width"] < 120
     keep(page, "without-pictures")
 
 

@@ -26,6 +26,7 @@ def test_a_service_that_dies_is_told_and_tried_again(open_page, places, keep):
         expect(notice).to_contain_text("The service does not answer")
         expect(page.locator(".column-a .message")).to_have_text("There is no answer.")
         assert page.locator('[aria-busy="true"]').count() == 0
+        assert page.locator(".bits:visible").count() == 0  # nothing of what was found before
         assert faults(page) == []
         keep(page, "dead")
         page.get_by_role("button", name="Try again").click()

@@ -61,8 +61,8 @@ def test_pictures_are_the_digits(tmp_path: Path) -> None:
     collection = demo_collections.digits(tmp_path / "digits", domains)
     assert len(list(collection.items.pictures.iterdir())) == 30
     with Image.open(collection.items.pictures / "7.png") as image:
-        ink = 1.0 - np.asarray(image) / 255
-    np.testing.assert_allclose(ink, domains.source.images[7], atol=1 / 255)
+        ink = 1.0 - np.asarray(image).reshape(8, 8, 8, 8).mean(axis=(1, 3)) / 255
+    assert np.corrcoef(ink.ravel(), domains.source.images[7].ravel())[0, 1] > 0.99
     assert collection.items.tags[7] == str(domains.source.y[7])
 
 

@@ -31,6 +31,8 @@ export function pattern(hex, nBits, other = null, words = "") {
     {
       class: other === null ? "bits" : "bits compared",
       viewBox: `0 0 ${across} ${down}`,
+      width: across * (across > 8 ? 7 : 9.5),
+      height: down * (across > 8 ? 7 : 9.5),
       ...(words ? { role: "img", "aria-label": words } : { "aria-hidden": "true" }),
     },
     ...drawn.map(([kind, d]) => svg("path", { class: kind, d })),

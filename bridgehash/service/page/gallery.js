@@ -14,6 +14,7 @@ export class Gallery {
   #total = 0;
   #chosen = null; // id
   #turn = 0;
+  #loading = Promise.resolve(); // of what was asked for last
 
   // on.pick(domain, id), on.problem(error)
   constructor(api, parts, on) {
@@ -32,15 +33,16 @@ export class Gallery {
   }
 
   // Show the items of a domain, unless they are shown already.
-  async show(catalogue, domain, tag, again = false) {
+  show(catalogue, domain, tag, again = false) {
     const asked = { catalogue, domain, tag };
-    if (!again && JSON.stringify(asked) === JSON.stringify(this.#asked)) return;
+    if (!again && JSON.stringify(asked) === JSON.stringify(this.#asked)) return this.#loading;
     this.#asked = asked;
     this.#total = 0;
     this.#parts.list.replaceChildren(...placeholders());
     this.#parts.more.hidden = true;
     this.#parts.shown.textContent = "";
-    await this.#addPage(false);
+    this.#loading = this.#addPage(false);
+    return this.#loading;
   }
 
   mark(id) {

@@ -59,7 +59,7 @@ class Page {
     this.#measured.clear();
     this.#drawn = "";
     this.#asked = "";
-    await this.#apply(readState(location.hash), "replace", true);
+    await this.#apply(this.#state ?? readState(location.hash), "replace", true);
   }
 
   #facts(name) {
@@ -159,6 +159,7 @@ class Page {
     part("drop").hidden = !takesPictures(facts);
     part("surprise").disabled = !sourcesOf(facts).length;
     const two = b !== NONE;
+    this.#columns.a.root.hidden = false;
     this.#columns.b.root.hidden = !two;
     part("columns").classList.toggle("two", two);
     this.#columns.a.name(facts);

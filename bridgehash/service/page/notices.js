@@ -31,16 +31,16 @@ export class Notices {
 
   // Ask for the key; go on with it, or leave a notice that asks again.
   askKey(goOn) {
+    const dialog = this.#dialog;
+    if (dialog.open) return; // several requests were refused at once
     const refused = this.#api.hasKey;
     this.#api.setKey("");
-    const dialog = this.#dialog;
     const part = (name) => dialog.querySelector(name);
     part("#key-text").textContent = refused
       ? "That key was not accepted. Look at it once more, please."
       : "This service asks for its key. It is kept until this tab is closed.";
     part("#key-input").value = "";
     part("#key-input").setAttribute("aria-invalid", refused);
-    if (dialog.open) return;
     let given = "";
     part("#key-form").onsubmit = (event) => {
       event.preventDefault();

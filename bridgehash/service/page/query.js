@@ -13,8 +13,9 @@ export function showQuery(root, api, facts, item, query, file) {
   let shown;
   if (item) {
     shown = face(api, item, facts.n_bits);
-    words.push(el("strong", {}, item.tag || `item ${item.id}`));
-    words.push(el("span", { class: "soft" }, `item ${item.id} of the ${item.domain} domain`));
+    const where = item.domain === "any" ? "" : ` of the ${item.domain} domain`;
+    words.push(el("strong", {}, item.tag || "an item without a tag"));
+    words.push(el("span", { class: "soft" }, `item ${item.id}${where}`));
   } else if (file) {
     preview = URL.createObjectURL(file);
     shown = el("span", { class: "face loaded" }, el("img", { src: preview, alt: "" }));

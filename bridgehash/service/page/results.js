@@ -33,7 +33,7 @@ export class Column {
     const { title, facts, score, codes, list, message } = this.#parts;
     this.root = el(
       "section",
-      { class: `column column-${place}`, "aria-labelledby": `title-${place}` },
+      { class: `column column-${place}`, "aria-labelledby": `title-${place}`, hidden: true },
       el("div", { class: "column-head" }, el("div", {}, title, facts), score),
       codes,
       list,
@@ -72,6 +72,7 @@ export class Column {
   clear(text) {
     this.root.setAttribute("aria-busy", "false");
     this.#hits = [];
+    this.#query = null;
     this.#held = this.#pointed = null;
     const { list, codes, score, message } = this.#parts;
     for (const part of [list, codes]) part.replaceChildren();
