@@ -73,4 +73,4 @@ $(MILVUS)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(MILVUS) build dist site demo .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(MILVUS) build dist site demo artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

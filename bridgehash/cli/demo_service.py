@@ -40,6 +40,7 @@ class Coding(NamedTuple):
 CODINGS = (  # the page shows the first two side by side
     Coding("ath-64", True, lambda: ATH.kernel(64, random_state=0)),
     Coding("itq-64", False, lambda: Shared(ITQ(64, random_state=0))),
+    Coding("ath-linear-64", True, lambda: ATH.supervised(64, random_state=0)),
     Coding("ath-16", True, lambda: ATH.kernel(16, random_state=0)),
     Coding("ath-128", True, lambda: ATH.kernel(128, random_state=0)),
 )
