@@ -84,6 +84,25 @@ def test_a_phone_scrolls_down_only(open_page, keep):
     keep(page, "phone")
 
 
+def test_nothing_covers_anything_at_any_width(open_page):
+    page = open_page(DIGITS + "&k=24")
+    settle(page)
+    expect(page.locator("#figures table")).to_be_visible()
+    page.locator(".column-b .hit").nth(1).click()
+    for width in (320, 700, 1000, 1280, 1920):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        queries, figures = (page.locator(s).bounding_box() for s in (".ask", ".figures"))
+        assert queries["y"] + queries["height"] <= figures["y"]
+    page.locator(".column-a .hit").last.focus()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")  # upwards, towards the codes that stay in sight
+    focused = page.locator(":focus").bounding_box()
+    codes = page.locator(".column-a .codes").bounding_box()
+    assert focused["y"] >= codes["y"] + codes["height"]
+
+
 def test_dark_mode_is_dark(open_page, keep):
     page = open_page(DIGITS, color_scheme="dark")
     settle(page)

@@ -41,6 +41,17 @@ def test_pictures_come_by_id_alone(client, folder):
     assert client.get(ITEMS + "/7/image").status_code == 404
 
 
+def test_a_picture_that_changed_is_sent_again(client, folder):
+    first = client.get(ITEMS + "/7/image")
+    assert first.headers["cache-control"] == "private, no-cache"
+    known = {"If-None-Match": first.headers["etag"]}
+    again = client.get(ITEMS + "/7/image", headers=known)
+    assert (again.status_code, again.content) == (304, b"")
+    (folder / "photos" / "7.png").write_bytes((folder / "photos" / "1.png").read_bytes())
+    other = client.get(ITEMS + "/7/image", headers=known)
+    assert (other.status_code, other.content) == (200, client.get(ITEMS + "/1/image").content)
+
+
 def test_pictures_without_numbers_go_by_their_order(folder):
     from bridgehash.service.images import picture_table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated, Any
 
 import numpy as np
@@ -87,12 +88,12 @@ async def show_item(
 @router.get(
     PREFIX + "/items/{id}/image",
     response_class=Response,
-    responses={200: _PICTURES, **refusals(404, 422)},
+    responses={200: _PICTURES, 304: {"description": "Not changed."}, **refusals(404, 422)},
 )
 async def show_image(
     request: Request, catalogue: Name, item: ItemId, domain: InDomain = None
 ) -> Response:
-    """The picture of an item, as it lies in the folder."""
+    """The picture of an item, as it lies in the folder; 304 to who has it already."""
     desk = desk_of(request)
     chosen = desk.catalogue(catalogue)
     path = chosen.side(domain, chosen.index_domain)[1].pictures.get(item)
@@ -102,7 +103,10 @@ async def show_image(
         data = await desk.aside(path.read_bytes)
     except OSError as error:
         raise Refused(404, "id: the picture of this item cannot be read", "id") from error
-    keep = {"Cache-Control": "private, max-age=3600"}
+    mark = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
+    keep = {"Cache-Control": "private, no-cache", "ETag": mark}  # another run has other pictures
+    if mark in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=keep)
     return Response(data, media_type=SHOWN[path.suffix.lower()], headers=keep)
 
 
