@@ -20,7 +20,7 @@ from bridgehash.origins import encoder_of, origin
 
 from .console import may_animate, note
 from .demo_collections import Collection, digits, sketches_and_photos
-from .serving import require_service, run_service
+from .serving import check_free, require_service, run_service
 from .tables import InputError
 
 if TYPE_CHECKING:
@@ -51,11 +51,12 @@ def serve_demo(out: Path, port: int) -> None:
     require_service("demo --serve")
     if out.exists() and not out.is_dir():
         raise InputError(f"{out}: is a file, but the demo writes a folder; name another place")
+    check_free("127.0.0.1", port)
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     files = make_catalogues(folder, find_collections(folder))
-    note(f"written to {folder}; Ctrl-C ends the service")
-    run_service(files, "127.0.0.1", port, None)
+    note(f"written to {folder}")
+    run_service(files, "127.0.0.1", port, None, "open the address in a browser; Ctrl-C ends it")
 
 
 def find_collections(folder: Path) -> list[Collection]:

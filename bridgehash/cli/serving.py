@@ -84,9 +84,8 @@ def serve(
         )
     ]
     key = read_key(os.environ, key_file)
-    if key is None:
-        note(f"read-only: changes need a key, in {KEY_VARIABLE} or --key-file")
-    run_service(files, host, port, key)
+    read_only = f"read-only: changes need a key, in {KEY_VARIABLE} or --key-file"
+    run_service(files, host, port, key, "" if key else read_only)
 
 
 def require_service(command: str) -> None:
@@ -99,8 +98,17 @@ def require_service(command: str) -> None:
         ) from error
 
 
-def run_service(files: Sequence[Files], host: str, port: int, key: str | None) -> None:
-    """Serve until SIGINT or SIGTERM."""
+def check_free(host: str, port: int) -> None:
+    """Refuse a port that is taken before anything takes time."""
+    from bridgehash.service.server import listen
+
+    listen(host, port).close()
+
+
+def run_service(
+    files: Sequence[Files], host: str, port: int, key: str | None, remark: str = ""
+) -> None:
+    """Serve until SIGINT or SIGTERM; tell the address, and a remark if there is one."""
     from bridgehash.service import app, opening, server, settings
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
@@ -111,6 +119,8 @@ def run_service(files: Sequence[Files], host: str, port: int, key: str | None) -
         try:
             names = ", ".join(catalogues)
             note(f"serving {names} at {server.address_of(listener)}")
+            if remark:
+                note(remark)
             server.serve(app.create_app(catalogues, chosen), listener)
         finally:
             opening.close_catalogues(catalogues)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +102,16 @@ def test_a_file_in_place_of_the_folder_is_refused(
     (nowhere / "demo").write_text("mine")
     assert main(["demo", "--serve", "--out", str(nowhere / "demo")]) == 2
     assert "is a file" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_told_before_anything_is_made(
+    nowhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(["demo", "--serve", "--port", port]) == 2
+    assert f"--port {port}: cannot be used" in capsys.readouterr().err
+    assert not (nowhere / "here" / "demo").exists()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
