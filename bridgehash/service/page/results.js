@@ -55,7 +55,7 @@ export class Column {
     const { title, facts } = this.#parts;
     title.textContent = catalogue.name;
     const bytes = counted(Math.ceil(catalogue.n_bits / 8), "byte");
-    facts.textContent = `${catalogue.method}, ${counted(catalogue.n_bits, "bit")}: ${bytes} an item`;
+    facts.textContent = `${catalogue.method}, ${counted(catalogue.n_bits, "bit")} (${bytes})`;
   }
 
   wait() {
