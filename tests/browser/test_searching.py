@@ -139,6 +139,7 @@ def test_items_of_the_index_ask_as_well(open_page):
     expect(page.locator(".column-a .caption").first).to_have_text("itself")
 
 
+@pytest.mark.slow
 def test_a_surprise_is_a_query(open_page):
     page = open_page(DIGITS)
     settle(page)
@@ -200,6 +201,7 @@ def test_what_is_no_picture_is_refused_in_words(open_page, places):
     expect(page.locator("#query")).to_contain_text("bars.png")
 
 
+@pytest.mark.slow
 def test_a_broken_picture_is_refused_by_the_service(open_page):
     page = open_page("#a=shapes-16", quiet=False)  # the browser logs the status
     settle(page)
@@ -208,6 +210,7 @@ def test_a_broken_picture_is_refused_by_the_service(open_page):
     expect(page.locator(".column-a .message")).to_contain_text("image: cannot be read")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["#a=nothing&q=target:99999999", "#q=x:y&k=7&pin=c:1&b=%"])
 def test_an_address_that_makes_no_sense_is_put_right(open_page, where):
     page = open_page(where, quiet=False)
