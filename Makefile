@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-milvus check levels compared cifar choices benchmark search load docs format clean
+.PHONY: demo test test-slow test-milvus check levels compared cifar choices pairs benchmark search load docs format clean
 
 demo: $(READY)
 	$(BIN)/bridgehash demo --out demo
@@ -40,6 +40,9 @@ cifar: $(READY)
 
 choices: $(READY)
 	$(BIN)/python benchmarks/choices.py
+
+pairs: $(READY)
+	$(BIN)/python benchmarks/pairs.py
 
 search: $(READY)
 	$(BIN)/python benchmarks/search.py

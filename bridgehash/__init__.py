@@ -11,7 +11,10 @@ from .ath import (
     GivenStart,
     LabelBipartite,
     LabelStart,
+    LocalStart,
+    PairBipartite,
     PCAStart,
+    StructuralStart,
 )
 from .baselines import (
     DPLM,
@@ -37,7 +40,9 @@ from .baselines import (
 from .common_space import Shared
 from .encoder import LinearEncoder
 from .feature_maps import AnchorKernel, PrincipalMap, UnitRows
-from .graphs import KNNGraph, LabelGraph
+from .graphs import KNNGraph, LabelGraph, NoGraph
+from .matching import BridgeWarning
+from .pairing import PairCarry
 from .persistence import load, save
 
 __all__ = [
@@ -60,6 +65,7 @@ __all__ = [
     "AdaptiveBipartite",
     "AnchorGraphMap",
     "AnchorKernel",
+    "BridgeWarning",
     "GivenBipartite",
     "GivenStart",
     "KNNGraph",
@@ -67,14 +73,19 @@ __all__ = [
     "LabelGraph",
     "LabelStart",
     "LinearEncoder",
+    "LocalStart",
     "ModelFileError",
+    "NoGraph",
     "PCAStart",
+    "PairBipartite",
+    "PairCarry",
     "PrincipalMap",
     "Procrustes",
     "PrototypeBank",
     "RidgeMap",
     "Shared",
     "SpectralModes",
+    "StructuralStart",
     "UnitRows",
     "__version__",
     "load",

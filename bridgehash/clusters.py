@@ -1,9 +1,11 @@
-"""k-means from a given start: anchors of a graph, clusters that grow from class means."""
+"""k-means: from a given start (anchors of a graph, class means), or from one that is drawn."""
 
 from __future__ import annotations
 
 import warnings
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -20,6 +22,19 @@ def k_means(X: Array, start: Array, n_iter: int) -> Array:
         warnings.simplefilter("ignore", ConvergenceWarning)  # a centre without rows is no harm
         centres: Array = model.fit(X).cluster_centers_
     return centres
+
+
+def drawn_clusters(
+    X: Array, k: int, rng: np.random.RandomState, weights: Array | None = None
+) -> NDArray[np.intp]:
+    """The cluster of each row, 0 and on, none of them empty, from k centres drawn far apart."""
+    seed = int(rng.randint(2**31 - 1))
+    model = KMeans(k, n_init=1, max_iter=30, random_state=seed)
+    with _two_threads(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        labels = model.fit_predict(X, sample_weight=weights)
+    found: NDArray[np.intp] = np.unique(labels, return_inverse=True)[1]
+    return found
 
 
 def _two_threads() -> threadpool_limits:

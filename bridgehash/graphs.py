@@ -179,6 +179,14 @@ def _mean_square(X: Array) -> float:
     return float(np.vdot(X, X) / len(X))
 
 
+class NoGraph(BaseEstimator):
+    """A domain without a graph of its own: for large ones whose structure term is switched off."""
+
+    def build(self, X: Array, y: NDArray[np.intp] | None = None) -> SparseGraph:
+        """A graph over the rows of X without edges."""
+        return SparseGraph(csr_array((len(X), len(X)), dtype=X.dtype))
+
+
 class LabelGraph(BaseEstimator):
     """Graph of a labelled domain: samples of one class are joined with weight one (Eqs. 11, 13)."""
 

@@ -1,10 +1,10 @@
 """Classes for all rows from those of a few: votes, spreading over a graph, balance.
 
 Known classes give evidence: to rows of their own domain by heat that spreads over its k-NN
-graph, to rows of the other one, where the two can be compared, by votes of the nearest. Evidence is
-spread, balanced to the shares that the classes have, sharpened, and spread again. The shares
-need not be known: heat from the surest rows of each class, one unit a class, shows how far each
-class reaches.
+graph, to rows of the other one by votes: of the nearest, where the two can be compared, else of
+those that a match by structure (`matching`) makes their partners. Evidence is spread, balanced to
+the shares that the classes have, sharpened, and spread again. The shares need not be known: heat
+from the surest rows of each class, one unit a class, shows how far each class reaches.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from .base import Ids, TrainingData
 from .feature_maps import UnitRows
 from .graphs import one_hot
 from .linalg import Array
+from .matching import match
 from .neighbors import nearest, nearest_others
 
 _STEPS = 100  # of spreading; at alpha = 0.9 what is left after them is 1e-5 of the beginning
@@ -142,31 +143,38 @@ class Propagation(BaseEstimator):
         self.shares = shares
         self.keep = keep
 
-    def complete(self, data: TrainingData, *, same_space: bool) -> TrainingData:
+    def complete(
+        self, data: TrainingData, *, same_space: bool, rng: np.random.RandomState
+    ) -> TrainingData:
         """The same data with classes for nearly all rows."""
         domains = [_Rows.of(data.X_source, data.y_source), _Rows.of(data.X_target, data.y_target)]
         n_classes = 1 + max(int(rows.y.max()) for rows in domains)
         if n_classes < 2:
             raise ValueError("classes of some rows are needed: give y_source or y_target")
         found = []
-        for here, there, name in zip(domains, domains[::-1], ("source", "target"), strict=True):
+        for here, there in zip(domains, domains[::-1], strict=True):
             if (here.y >= 0).all():
                 found.append(here.y)
                 continue
-            M = self._members(here, there if same_space else None, n_classes, name)
+            M = self._members(here, there, n_classes, same_space, rng)
             found.append(np.where(surest(M, self.keep) | (here.y >= 0), M.argmax(axis=1), -1))
         return replace(data, y_source=found[0], y_target=found[1])
 
-    def _members(self, here: _Rows, there: _Rows | None, n_classes: int, name: str) -> Array:
+    def _members(
+        self,
+        here: _Rows,
+        there: _Rows,
+        n_classes: int,
+        same_space: bool,
+        rng: np.random.RandomState,
+    ) -> Array:
         """Memberships of the rows of a domain, shape (n, n_classes)."""
         S = neighbour_graph(here.centred, self.n_neighbors)
-        evidence = self._evidence(S, here, there, n_classes)
+        evidence = _heat(S, here, n_classes)
+        if same_space or not (here.y >= 0).any():
+            counted = self._votes(here, there, n_classes, same_space, rng)
+            evidence += spread(S, counted, self.alpha)
         seen = evidence.sum(axis=0) > 0
-        if not seen.any():
-            raise ValueError(
-                f"no row of the {name} has a known class and its features are not those of the "
-                f"other domain; give some y_{name}"
-            )
         shares = self._first_shares(seen)
         M = here.with_known(balanced(evidence, shares))
         for _ in range(self.n_rounds):
@@ -189,18 +197,35 @@ class Propagation(BaseEstimator):
             )
         return given
 
-    def _evidence(self, S: csr_array, here: _Rows, there: _Rows | None, n_classes: int) -> Array:
-        """What known rows say: those of the domain by heat, those of the other by votes."""
-        evidence = np.zeros((len(here.y), n_classes))
-        if (here.y >= 0).any():
-            Y = one_hot(here.y, n_classes).toarray()
-            heat = spread(S, Y / np.maximum(Y.sum(axis=0), 1.0), _SEED_ALPHA, _SEED_STEPS)
-            evidence += heat / max(heat.sum(axis=1).mean(), _TINY)
-        if there is not None and (there.y >= 0).any():
+    def _votes(
+        self,
+        here: _Rows,
+        there: _Rows,
+        n_classes: int,
+        same_space: bool,
+        rng: np.random.RandomState,
+    ) -> Array:
+        """What known rows of the other domain say: the nearest, or partners by structure."""
+        if same_space:
             known = there.y >= 0
-            counted = votes(there.unit[known], there.y[known], here.unit, self.n_voters, n_classes)
-            evidence += spread(S, counted, self.alpha)
-        return evidence
+            if not known.any():
+                return np.zeros((len(here.y), n_classes))
+            return votes(there.unit[known], there.y[known], here.unit, self.n_voters, n_classes)
+        found = match(there.unit, here.unit, rng)
+        counted = np.zeros((len(here.y), n_classes))
+        classes = one_hot(there.y[found.rows_s], n_classes).toarray()
+        counted[found.rows_t] = found.plan.T @ classes * len(found.rows_t)
+        return counted
+
+
+def _heat(S: csr_array, rows: _Rows, n_classes: int) -> Array:
+    """What known rows say to others of their domain."""
+    if not (rows.y >= 0).any():
+        return np.zeros((len(rows.y), n_classes))
+    Y = one_hot(rows.y, n_classes).toarray()
+    heat = spread(S, Y / np.maximum(Y.sum(axis=0), 1.0), _SEED_ALPHA, _SEED_STEPS)
+    scaled: Array = heat / max(heat.sum(axis=1).mean(), _TINY)
+    return scaled
 
 
 class _Rows:

@@ -112,6 +112,16 @@ METHODS: dict[str, Entry] = {  # a further method is one line
         About("semi-supervised", "this package", ("y_source",)),
         "ATH_P: known classes spread to all rows of both domains first.",
     ),
+    "ath-pairs": Entry(
+        ATH.paired,
+        About("paired", "this package", ("pairs",)),
+        "ATH behind a map that known pairs give: the target is carried to the source first.",
+    ),
+    "ath-structural": Entry(
+        ATH.structural,
+        About("unsupervised", "this package"),
+        "ATH_U after a match of both domains by their structure, for different features.",
+    ),
     "lsh": _entry(LSH),
     "pcah": _entry(PCAH),
     "sh": _entry(SH),

@@ -30,6 +30,7 @@ from bridgehash import (
     PrototypeBank,
     RidgeMap,
     Shared,
+    StructuralStart,
 )
 
 N_BITS = 12
@@ -68,6 +69,7 @@ class Method:
     blind_to_own_rotation: bool = True  # may each domain be rotated by itself?
     sees_single_features: bool = False  # then a rotation of the features is another problem
     pairs: bool = False  # does it learn from paired rows?
+    rounding_decides: bool = False  # between matches of random rows that are as good
 
     def fit(self, data, **parameters):
         return self.make(**parameters).fit(data.X_source, data.X_target, **self.needed(data))
@@ -162,6 +164,10 @@ METHODS = {
     "supervised": _ath(ATH.supervised, BOTH),
     "kernel": _ath(ATH.kernel, BOTH),
     "propagated": _ath(ATH.propagated, BOTH),
+    "structural": replace(
+        _ath(partial(ATH.structural, start=StructuralStart(n_starts=5, n_kept=2))),
+        rounding_decides=True,
+    ),
     "published unsupervised": _published("unsupervised"),
     "published semi_supervised": _published("semi_supervised", ("y_source",)),
     "published supervised": _published("supervised", BOTH),
@@ -187,6 +193,7 @@ METHODS = {
     "PrototypeBank": _from_source(PrototypeBank),
     "RidgeMap": _paired(RidgeMap),
     "Procrustes": _paired(Procrustes),
+    "paired": _paired(ATH.paired),
 }
 
 

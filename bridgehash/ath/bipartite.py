@@ -16,6 +16,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 
 from .._validation import OneOf, Range, Rules
+from ..base import TrainingData
 from ..graphs import Graph, SparseGraph, label_graph
 from ..linalg import Array
 from ..neighbors import nearest
@@ -80,6 +81,20 @@ class LabelBipartite(BaseEstimator):
         return lambda H_s, H_t: W
 
 
+class PairBipartite(BaseEstimator):
+    """The graph of known pairs: weight one between rows that show the same thing."""
+
+    def rule(self, y_source: Labels = None, y_target: Labels = None) -> Rule:
+        """Labels say nothing of pairs; `of` makes the graph."""
+        raise ValueError("bipartite='pairs' needs pairs")
+
+    @staticmethod
+    def of(pairs: NDArray[np.intp], n_source: int, n_target: int) -> GivenBipartite:
+        """Always the graph of the pairs; one that is named twice counts twice."""
+        ones = np.ones(len(pairs))
+        return GivenBipartite(csr_array((ones, tuple(pairs.T)), shape=(n_source, n_target)))
+
+
 class GivenBipartite(BaseEstimator):
     """A graph known beforehand, kept as it is: pairs, memberships, another method's match.
 
@@ -101,6 +116,14 @@ class GivenBipartite(BaseEstimator):
             return W
 
         return given
+
+
+def rule_for(bipartite: Any, data: TrainingData) -> Rule:
+    """The rule of a choice for given data: by its pairs if the choice is about them, or labels."""
+    if isinstance(bipartite, PairBipartite) and data.pairs is not None:
+        bipartite = bipartite.of(data.pairs, len(data.X_source), len(data.X_target))
+    rule: Rule = bipartite.rule(data.y_source, data.y_target)
+    return rule
 
 
 def check_shape(W: Graph, n_source: int, n_target: int) -> None:

@@ -7,6 +7,7 @@ bipartite graph, and the feature map. They are four points of a grid all of whic
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
@@ -27,44 +28,53 @@ from ..base import BaseTransferHasher, TrainingData
 from ..codes import MAX_BITS
 from ..encoder import LinearEncoder
 from ..feature_maps import AnchorKernel, UnitRows
-from ..graphs import Graph, KNNGraph, LabelGraph
+from ..graphs import Graph, KNNGraph, LabelGraph, NoGraph
 from ..linalg import Array
 from ..memberships import Propagation
-from .bipartite import AdaptiveBipartite, LabelBipartite
+from ..pairing import Carried, PairCarry
+from .bipartite import AdaptiveBipartite, LabelBipartite, PairBipartite, rule_for
 from .features import Features
 from .presets import preset
 from .solver import Solution, solve
-from .starts import STARTS, Scene
+from .starts import STARTS as SIMPLE_STARTS
+from .starts import Scene
 from .steps import Domain, Objective
+from .structural import StructuralStart
 
-GRAPHS = {"knn": KNNGraph(), "labels": LabelGraph()}
-BIPARTITES = {"adaptive": AdaptiveBipartite(), "labels": LabelBipartite()}
+GRAPHS = {"knn": KNNGraph(), "labels": LabelGraph(), "none": NoGraph()}
+BIPARTITES = {"adaptive": AdaptiveBipartite(), "labels": LabelBipartite(), "pairs": PairBipartite()}
 FEATURE_MAPS = {"anchors": AnchorKernel()}
 COMPLETIONS = {"propagated": Propagation()}
+CARRIES = {"pairs": PairCarry()}
+STARTS = SIMPLE_STARTS | {"structural": StructuralStart()}
 
 
 class ATH(BaseTransferHasher):
     """Asymmetric transfer hashing with a bipartite graph between the domains.
 
     Use one of the named constructors `unsupervised`, `semi_supervised`, `supervised`, `kernel`,
-    `propagated`, or `published` for the constants of the paper; every parameter can be overridden
-    there.
+    `propagated`, `paired`, `structural`, or `published` for the constants of the paper; every
+    parameter can be overridden there.
 
     Parameters
     ----------
     n_bits : int, default=64
         Length of the codes, 1 to 4096. More bits than the data has dimensions are allowed.
-    source_graph, target_graph : "knn", "labels" or an object with `build`, default="knn"
+    source_graph, target_graph : "knn", "labels", "none" or an object with `build`, default="knn"
         Affinity inside a domain (Eqs. 7-8, 11, 13).
-    bipartite : "adaptive", "labels" or an object with `rule`, default="adaptive"
-        Affinity between the domains: learned (Eqs. 21, 28), or from labels (Eq. 12).
+    bipartite : "adaptive", "labels", "pairs" or an object with `rule`, default="adaptive"
+        Affinity between the domains: learned (Eqs. 21, 28), from labels (Eq. 12) or from pairs.
     feature_map : None, "anchors" or a transformer, default=None
         φ, fitted on each domain by itself.
     completion : None, "propagated" or an object with `complete`, default=None
         How classes that are not known are found before anything else; see
         `bridgehash.memberships`.
-    start : "pca", "shared_pca", "itq", "labels" or an object with `begin`, default="itq"
-        Where the alternation begins; see `bridgehash.ath.starts`.
+    carry : None, "pairs" or an object with `carry`, default=None
+        How rows of the target are brought into the space of the source before the alternation;
+        see `bridgehash.pairing`.
+    start : str or an object with `begin`, default="itq"
+        Where the alternation begins: "pca", "shared_pca", "itq", "labels" or "structural"; see
+        `bridgehash.ath.starts`.
     alpha_source, alpha_target : float, default=1.0
         Weight of the quantisation error T1.
     beta_source, beta_target : float, default=1e-3, 1e-1
@@ -73,6 +83,8 @@ class ATH(BaseTransferHasher):
         Weight of the bridge T2.
     ridge : float, default=1.5
         Added to the diagonal of Φ; features are on a scale of root-mean-square row norm one.
+    ridge_towards : None or "start", default=None
+        What the ridge pulls the projections to: zero, or where they began.
     unit_rows : bool, default=True
         Divide each row of the input by its norm first.
     center : "domain" or "joint", default="domain"
@@ -99,6 +111,9 @@ class ATH(BaseTransferHasher):
         The two hash functions.
     bipartite_graph_ : Graph
         W_st over the training rows, an operator with `@`, `.T` and `.degrees`. Not saved.
+    agreement_ : float or None
+        How far independent searches for the start agree, where it is searched for: 1 is fully.
+        Near 0 the bridge is no better than chance, and `fit` gives a `BridgeWarning`.
     objective_ : structured array of shape (n_iter_,)
         Fields total, quantisation (T1), bridge (T2), structure (T3), ridge.
     n_iter_ : int
@@ -120,6 +135,7 @@ class ATH(BaseTransferHasher):
         "bipartite": OneOf(tuple(BIPARTITES), "rule"),
         "feature_map": OneOf((None, *FEATURE_MAPS), "fit_transform"),
         "completion": OneOf((None, *COMPLETIONS), "complete"),
+        "carry": OneOf((None, *CARRIES), "carry"),
         "start": OneOf(tuple(STARTS), "begin"),
         "alpha_source": Range(0),
         "alpha_target": Range(0),
@@ -127,6 +143,7 @@ class ATH(BaseTransferHasher):
         "beta_target": Range(0),
         "lam": Range(0),
         "ridge": Range(0, above=True),
+        "ridge_towards": OneOf((None, "start")),
         "unit_rows": Flag(),
         "center": OneOf(("domain", "joint")),
         "feature_space": OneOf(("auto", "same", "separate")),
@@ -146,6 +163,7 @@ class ATH(BaseTransferHasher):
         bipartite: Any = "adaptive",
         feature_map: Any = None,
         completion: Any = None,
+        carry: Any = None,
         start: Any = "itq",
         alpha_source: float = 1.0,
         alpha_target: float = 1.0,
@@ -153,6 +171,7 @@ class ATH(BaseTransferHasher):
         beta_target: float = 1e-1,
         lam: float = 0.2,
         ridge: float = 1.5,
+        ridge_towards: Literal["start"] | None = None,
         unit_rows: bool = True,
         center: Literal["domain", "joint"] = "domain",
         feature_space: Literal["auto", "same", "separate"] = "auto",
@@ -169,6 +188,7 @@ class ATH(BaseTransferHasher):
         self.bipartite = bipartite
         self.feature_map = feature_map
         self.completion = completion
+        self.carry = carry
         self.start = start
         self.alpha_source = alpha_source
         self.alpha_target = alpha_target
@@ -176,6 +196,7 @@ class ATH(BaseTransferHasher):
         self.beta_target = beta_target
         self.lam = lam
         self.ridge = ridge
+        self.ridge_towards = ridge_towards
         self.unit_rows = unit_rows
         self.center = center
         self.feature_space = feature_space
@@ -212,29 +233,54 @@ class ATH(BaseTransferHasher):
         return cls(n_bits, **(preset("propagated") | parameters))
 
     @classmethod
+    def structural(cls, n_bits: int = 64, **parameters: Any) -> Self:
+        """No labels, no pairs, no common features: rows are matched by their structure first."""
+        return cls(n_bits, **(preset("structural") | parameters))
+
+    @classmethod
+    def paired(cls, n_bits: int = 64, **parameters: Any) -> Self:
+        """Pairs of rows that show the same thing carry the target into the source's space."""
+        return cls(n_bits, **(preset("paired") | parameters))
+
+    @classmethod
     def published(cls, realisation: str, n_bits: int = 64, **parameters: Any) -> Self:
         """A realisation with the constants and the PCA start that the paper prints."""
         return cls(n_bits, **(preset(realisation, published=True) | parameters))
 
     def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
         rng = check_random_state(self.random_state)
-        data = self._completed(data)
+        data = self._completed(data, rng)
+        carried = self._carried(data, rng)
+        data = data if carried is None else carried.data
         source, target = self._features(data.X_source, data.X_target, rng)
-        solution = self._solve(source, target, data.y_source, data.y_target, rng)
+        solution = self._solve(source, target, data, rng)
         self._keep(solution)
         target_encoder = target.encoder(solution.A_t)
         own = self.source_encoder == "own"
-        return (source.encoder(solution.A_s) if own else target_encoder), target_encoder
+        source_encoder = source.encoder(solution.A_s) if own else target_encoder
+        if carried is not None:
+            return carried.encoders(source_encoder, target_encoder)
+        return source_encoder, target_encoder
 
-    def _completed(self, data: TrainingData) -> TrainingData:
+    def _completed(self, data: TrainingData, rng: np.random.RandomState) -> TrainingData:
         """The data with classes found for rows that have none, where that is asked for."""
         if self.completion is None:
             return data
         completion = _resolve(self.completion, COMPLETIONS)
         comparable = self.feature_space != "separate"
         same = comparable and data.X_source.shape[1] == data.X_target.shape[1]
-        completed: TrainingData = completion.complete(data, same_space=same)
+        completed: TrainingData = completion.complete(data, same_space=same, rng=rng)
         return completed
+
+    def _carried(self, data: TrainingData, rng: np.random.RandomState) -> Carried | None:
+        """Both domains in the space of the source, where that is asked for."""
+        if self.carry is None:
+            return None
+        if self.feature_map is not None:
+            raise ValueError("carry makes one feature space of two; set feature_map=None")
+        carry = _resolve(self.carry, CARRIES)
+        carried: Carried = carry.carry(data, unit_rows=self.unit_rows, rng=rng)
+        return carried
 
     def _features(
         self, X_s: Array, X_t: Array, rng: np.random.RandomState
@@ -255,7 +301,7 @@ class ATH(BaseTransferHasher):
 
     def _mapped(self, X: Array, rng: np.random.RandomState) -> tuple[list[Any], Array]:
         """The maps of a domain, fitted, and its rows behind them."""
-        maps: list[Any] = [UnitRows()] if self.unit_rows else []
+        maps: list[Any] = [UnitRows()] if self.unit_rows and self.carry is None else []
         if self.feature_map is not None:
             maps.append(clone(_resolve(self.feature_map, FEATURE_MAPS)))
         for feature_map in maps:
@@ -268,6 +314,7 @@ class ATH(BaseTransferHasher):
         """Do the columns of both domains mean the same?"""
         possible = d_s == d_t and self.feature_map is None
         wanted = {"auto": possible, "same": True, "separate": False}[self.feature_space]
+        wanted = wanted or self.carry is not None
         if not wanted and (self.center == "joint" or self.source_encoder == "target"):
             choice = "center='joint'" if self.center == "joint" else "source_encoder='target'"
             raise ValueError(f"{choice} needs one feature space without a feature map")
@@ -279,23 +326,27 @@ class ATH(BaseTransferHasher):
         return wanted
 
     def _solve(
-        self,
-        source: Features,
-        target: Features,
-        y_s: NDArray[np.intp] | None,
-        y_t: NDArray[np.intp] | None,
-        rng: np.random.RandomState,
+        self, source: Features, target: Features, data: TrainingData, rng: np.random.RandomState
     ) -> Solution:
         """Graphs, start, Algorithm 1."""
+        y_s, y_t = data.y_source, data.y_target
         domains = (
             self._domain("source", source, y_s, self.alpha_source, self.beta_source),
             self._domain("target", target, y_t, self.alpha_target, self.beta_target),
         )
-        rule = _resolve(self.bipartite, BIPARTITES).rule(y_s, y_t)
+        rule = rule_for(_resolve(self.bipartite, BIPARTITES), data)
         same = self._same_space(source.n_features_in, target.n_features_in)
         X_s, X_t = (source.X, target.X) if same else (source.Z, target.Z)
-        scene = Scene(X_s, X_t, y_s, y_t, same, self.n_bits, self.ridge, rng)
+        raw = (data.X_source, data.X_target)
+        scene = Scene(X_s, X_t, y_s, y_t, same, self.n_bits, self.ridge, rng, raw)
         start = _resolve(self.start, STARTS).begin(scene).scaled(self.start_scale)
+        self.agreement_ = start.agreement
+        if self.ridge_towards == "start":
+            A_s, A_t = start.projections()
+            domains = (
+                replace(domains[0], held=source.inside(A_s)),
+                replace(domains[1], held=target.inside(A_t)),
+            )
         with progress("ATH", self.max_iter, visible=self.verbose) as advance:
             return solve(
                 *domains,

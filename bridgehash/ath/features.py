@@ -41,6 +41,12 @@ class Features:
         """Width of the raw rows."""
         return int(self.maps[0].n_features_in_ if self.maps else self.X.shape[1])
 
+    def inside(self, A: Array) -> Array:
+        """A projection of the rows of X as one of the rows of Z."""
+        if self.Z is self.X:
+            return A
+        return self.back(np.eye(self.Z.shape[1], dtype=A.dtype)).T @ A
+
     def encoder(self, A: Array) -> LinearEncoder:
         """The hash function over raw rows, from a projection of the rows of Z."""
         projection = np.ascontiguousarray(self.back(A))

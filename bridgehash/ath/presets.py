@@ -11,6 +11,7 @@ from copy import deepcopy
 from typing import Any
 
 from ..graphs import KNNGraph
+from .local_start import LocalStart
 from .starts import PCAStart
 
 
@@ -64,6 +65,20 @@ PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
     },
 }
 PRESETS["propagated"] = PRESETS["kernel"] | {"completion": "propagated", "ridge": 3e-2}
+PRESETS["structural"] = PRESETS["unsupervised"] | {"start": "structural", "lam": 1.0}
+PRESETS["paired"] = {
+    **_constants(1.0, 1.0, 0.0, 0.0, 0.2),
+    "source_graph": "none",
+    "target_graph": "none",
+    "bipartite": "pairs",
+    "carry": "pairs",
+    "center": "joint",
+    "start": LocalStart(),
+    "ridge": 10.0,
+    "ridge_towards": "start",
+    "max_iter": 3,
+    "tol": 0.0,
+}
 
 PUBLISHED: dict[str, dict[str, Any]] = {
     "unsupervised": {
@@ -84,7 +99,8 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 
 def preset(realisation: str, *, published: bool = False) -> dict[str, Any]:
     """Parameters of a realisation by name, free to be changed by the caller."""
-    if realisation not in PRESETS:
-        raise ValueError(f"unknown realisation {realisation!r}: give one of {', '.join(PRESETS)}")
+    known = PUBLISHED if published else PRESETS
+    if realisation not in known:
+        raise ValueError(f"unknown realisation {realisation!r}: give one of {', '.join(known)}")
     parameters = PRESETS[realisation] | (PUBLISHED[realisation] if published else {})
     return {name: deepcopy(value) for name, value in parameters.items()}

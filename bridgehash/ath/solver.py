@@ -12,7 +12,15 @@ from ..graphs import Graph
 from ..linalg import Array, SPDSolver, product
 from .bipartite import Rule
 from .starts import Start
-from .steps import Domain, Objective, code_step, normal_matrix, objective, projection_step
+from .steps import (
+    Domain,
+    Objective,
+    code_step,
+    departure,
+    normal_matrix,
+    objective,
+    projection_step,
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,8 @@ class _Projector:
             Phi = normal_matrix(self.domain, W.degrees, lam=self.lam)
             self._solver = SPDSolver(Phi, self.ridge)
             self._degrees = W.degrees
-        return projection_step(self.domain, self._solver, B, W, H_other, lam=self.lam)
+        weights = {"lam": self.lam, "ridge": self.ridge}
+        return projection_step(self.domain, self._solver, B, W, H_other, **weights)
 
 
 def solve(
@@ -72,7 +81,8 @@ def solve(
         B_s, B_t = code_step(H_s), code_step(H_t)
         W = bipartite(H_s, H_t)
         terms = objective(source, target, (H_s, H_t), (B_s, B_t), W, lam=lam)
-        history.append(Objective(*terms, ridge * float((A_s**2).sum() + (A_t**2).sum())))
+        apart = departure(source, A_s) + departure(target, A_t)
+        history.append(Objective(*terms, ridge * apart))
         on_iteration(history[-1])
         converged = len(history) > 1 and _settled(history, tol)
         if converged:

@@ -34,6 +34,7 @@ class Scene:
     n_bits: int
     ridge: float
     rng: np.random.RandomState
+    raw: tuple[Array, Array] | None = None  # rows of both domains as they came
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,26 @@ class Start:
     H_s: Array
     H_t: Array
     W: Graph | None = None
+    A_s: Array | None = None  # with H_s = X_s A_s, where the start has a projection
+    A_t: Array | None = None
+    agreement: float | None = None  # of independent searches, where the start is found by search
+
+    def projections(self) -> tuple[Array, Array]:
+        """A_s and A_t, of a start that has them."""
+        if self.A_s is None or self.A_t is None:
+            raise ValueError("ridge_towards='start' needs a start with projections: LocalStart()")
+        return self.A_s, self.A_t
 
     def scaled(self, size: float) -> Start:
         """The same start with projections of mean magnitude `size`, each domain by itself."""
-        H_s, H_t = (H * (size / max(np.abs(H).mean(), _TINY)) for H in (self.H_s, self.H_t))
-        return replace(self, H_s=H_s, H_t=H_t)
+        H_s, A_s = _scaled(self.H_s, self.A_s, size)
+        H_t, A_t = _scaled(self.H_t, self.A_t, size)
+        return replace(self, H_s=H_s, H_t=H_t, A_s=A_s, A_t=A_t)
+
+
+def _scaled(H: Array, A: Array | None, size: float) -> tuple[Array, Array | None]:
+    factor = size / max(np.abs(H).mean(), _TINY)
+    return H * factor, None if A is None else A * factor
 
 
 class PCAStart(BaseEstimator):

@@ -26,6 +26,7 @@ class Domain:
     graph: Graph  # (n, n) affinity inside the domain
     alpha: float  # weight of T1
     beta: float  # weight of T3
+    held: Array | None = None  # (m, n_bits) what the ridge pulls A towards; None: zero
 
     @cached_property
     def weighted(self) -> Array:
@@ -46,10 +47,28 @@ def normal_matrix(domain: Domain, degrees: Array, *, lam: float) -> Array:
 
 
 def projection_step(
-    domain: Domain, solver: SPDSolver, B: Array, W: Graph, H_other: Array, *, lam: float
+    domain: Domain,
+    solver: SPDSolver,
+    B: Array,
+    W: Graph,
+    H_other: Array,
+    *,
+    lam: float,
+    ridge: float = 0.0,
 ) -> Array:
-    """A-step (Eq. 17): the projection that minimises Eq. 16, given Φ factored."""
-    return solver(product(domain.X.T, domain.alpha * B + lam * (W @ H_other)))
+    """A-step (Eq. 17): the projection that minimises Eq. 16, given Φ factored.
+
+    The ridge counts on the right-hand side too where it pulls towards a projection.
+    """
+    right = product(domain.X.T, domain.alpha * B + lam * (W @ H_other))
+    if domain.held is not None:
+        right += ridge * domain.held
+    return solver(right)
+
+
+def departure(domain: Domain, A: Array) -> float:
+    """‖A - held‖², what the ridge weighs."""
+    return float(((A if domain.held is None else A - domain.held) ** 2).sum())
 
 
 def code_step(H: Array) -> Array:

@@ -34,6 +34,12 @@ def transfer(hasher: BaseTransferHasher, task: TransferTask) -> float:
     return float((task.y_source[rows[:, 0]] == task.y_target).mean())
 
 
+def agreement(hasher: BaseTransferHasher, task: TransferTask) -> float | None:
+    """How far independent searches for the bridge agree, where it was searched for."""
+    found = getattr(hasher, "agreement_", None)
+    return None if found is None else float(found)
+
+
 def embedding(hasher: BaseTransferHasher, task: TransferTask) -> dict[str, Any]:
     """Projections of some rows of both domains in the plane, by t-SNE, with their classes."""
     rng = np.random.default_rng(0)
@@ -56,6 +62,7 @@ def embedding(hasher: BaseTransferHasher, task: TransferTask) -> dict[str, Any]:
 
 
 EXTRAS: dict[str, Callable[[BaseTransferHasher, TransferTask], Any]] = {
+    "agreement": agreement,
     "objective": objective,
     "transfer": transfer,
     "embedding": embedding,

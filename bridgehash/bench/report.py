@@ -20,7 +20,7 @@ from .panels import Plot, task_title
 from .runner import jobs_of
 from .spec import Suite, suite_names
 from .store import Record
-from .tables import Run, published, result_table, runs_of
+from .tables import Run, agreements, published, result_table, runs_of
 
 _SIDES = {
     "cross": "Search in the source (cross-domain)",
@@ -218,6 +218,7 @@ def _section(part: Part, records: list[Record], heading: str) -> str:
         f"<p>{escape(suite.note)}</p>" if suite.note else "",
         _figure(part, records),
         *(_side(suite, records, side) for side in suite.sides),
+        *(f"<p>{escape(line)}</p>" for line in agreements(part.runs)),
         _failures([run for run in part.runs if not run.finished]),
         _published(suite.paper) if suite.paper is not None else "",
     ]

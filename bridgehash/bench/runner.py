@@ -22,15 +22,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 import sklearn
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from .._files import StrPath
+from .._validation import UNKNOWN
 from .._version import __version__
+from ..datasets import TransferTask
 from ..datasets.files import MissingData
 from ..datasets.spec import TaskSpec
 from .evaluate import Scores, evaluate
 from .extras import EXTRAS
-from .spec import QUICK_BITS, QUICK_SEEDS, SEEN, MethodSpec, Suite
+from .spec import FEW, QUICK_BITS, QUICK_SEEDS, SEEN, MethodSpec, Suite
 from .store import Record, Store, record_key
 
 
@@ -91,7 +94,7 @@ def run_job(job: Job, folder: StrPath | None = None) -> Record:
 def _results(job: Job, folder: StrPath | None) -> Record:
     task = job.task.load(job.seed, folder, unit_rows=True)
     hasher = job.method.build(job.n_bits, job.seed)
-    labels = {name: getattr(task, name) for name in SEEN[job.method.labels]}
+    labels = _seen(task, job.method.labels, job.seed)
     started = time.perf_counter()
     hasher.fit(task.X_source, task.X_target, **labels)
     fitted = time.perf_counter()
@@ -102,6 +105,28 @@ def _results(job: Job, folder: StrPath | None) -> Record:
         "rows": {"source": len(task.X_source), "target": len(task.X_target)},
         **{name: EXTRAS[name](hasher, task) for name in job.extras},
     }
+
+
+def _seen(task: TransferTask, labels: str, seed: int) -> dict[str, NDArray[np.intp]]:
+    """The labels that a method may see; of few rows, -1 elsewhere."""
+    given = {name: getattr(task, name) for name in SEEN[labels]}
+    rng = np.random.default_rng(seed)
+    if labels not in FEW:
+        return given
+    return {name: few_labels(y, FEW[labels], rng) for name, y in given.items()}
+
+
+def few_labels(y: NDArray[np.intp], n: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Labels of n random rows of each class, -1 elsewhere.
+
+    >>> few_labels(np.array([0, 0, 1, 1, 1]), 1, np.random.default_rng(0))
+    array([-1,  0, -1,  1, -1])
+    """
+    few = np.full_like(y, UNKNOWN)
+    for label in np.unique(y[y != UNKNOWN]):
+        rows = np.flatnonzero(y == label)
+        few[rng.choice(rows, min(n, len(rows)), replace=False)] = label
+    return few
 
 
 def _scores(scores: Scores) -> dict[str, Any]:

@@ -23,13 +23,16 @@ from ..datasets.spec import TaskSpec, parse_task
 from ..methods import METHODS, tunable
 from .extras import EXTRAS
 
-Labels = Literal["none", "source", "both"]
+Labels = Literal["none", "source", "both", "one", "three"]
 Side = Literal["cross", "single"]
 SEEN: dict[str, tuple[str, ...]] = {
     "none": (),
     "source": ("y_source",),
     "both": ("y_source", "y_target"),
+    "one": ("y_source", "y_target"),
+    "three": ("y_source", "y_target"),
 }
+FEW = {"one": 1, "three": 3}  # labels of a class that are seen in each domain
 METRICS = ("radius_pr_area", "mean_average_precision")
 QUICK_BITS, QUICK_SEEDS = (16,), 1  # a first look at any suite
 

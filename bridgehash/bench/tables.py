@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..matching import LEAST_AGREEMENT
 from .spec import QUICK_BITS, Suite
 from .store import Record
 
@@ -65,6 +66,20 @@ def runs_of(suite: Suite, records: Iterable[Record]) -> list[Run]:
             run.seed,
         ),
     )
+
+
+def agreements(runs: Iterable[Run]) -> list[str]:
+    """What searched bridges say of themselves, a line a task: agreement, and warnings given."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for run in runs:
+        value = run.record.get("agreement")
+        if value is not None:
+            found.setdefault((run.task, run.label), []).append(float(value))
+    return [
+        f"{task}, {label}: searches agree by {np.mean(values):.2f} ± {np.std(values):.2f}, "
+        f"warned {sum(value < LEAST_AGREEMENT for value in values)} of {len(values)} times"
+        for (task, label), values in found.items()
+    ]
 
 
 def _lengths(suite: Suite, ran: set[int]) -> list[int]:

@@ -18,7 +18,7 @@ from bridgehash._progress import countdown
 from bridgehash.bench.runner import Step, run_suite
 from bridgehash.bench.spec import Suite, load_suite, load_suites, suite_names
 from bridgehash.bench.store import Record, Store
-from bridgehash.bench.tables import ResultTable, result_table
+from bridgehash.bench.tables import ResultTable, agreements, result_table, runs_of
 from bridgehash.datasets.files import MissingData
 
 from .console import may_animate, note, results, say, show_fields, show_table
@@ -169,6 +169,8 @@ def _show(suite: Suite, store: Store) -> None:
     for side in suite.sides:
         for metric in suite.metrics:
             _print(result_table(suite, records, side, metric))
+    for line in agreements(runs_of(suite, records)):
+        results().print(Text(line), soft_wrap=True)
 
 
 def _print(table: ResultTable) -> None:

@@ -49,11 +49,18 @@ def fit_record(model: Any) -> dict[str, Any]:
     course = objective_course(fitted)
     if not course:
         return {}
+    agreement = getattr(fitted, "agreement_", None)
     return {
+        **({} if agreement is None else {"agreement": round(float(agreement), 3)}),
         "n_iter": int(fitted.n_iter_),
-        **({"converged": bool(fitted.converged_)} if hasattr(fitted, "converged_") else {}),
+        **({"converged": bool(fitted.converged_)} if _stops_by_itself(fitted) else {}),
         "objective": {"first": course[0], "last": course[-1]},
     }
+
+
+def _stops_by_itself(fitted: Any) -> bool:
+    """Does it tell whether it settled? Not where the number of rounds is fixed."""
+    return hasattr(fitted, "converged_") and fitted.tol > 0
 
 
 def fit_fields(record: dict[str, Any]) -> list[tuple[str, str]]:
@@ -62,7 +69,10 @@ def fit_fields(record: dict[str, Any]) -> list[tuple[str, str]]:
         return []
     objective = record["objective"]
     converged = {True: ", converged", False: ", not converged", None: ""}[record.get("converged")]
+    agreement = record.get("agreement")
+    searched = [] if agreement is None else [("bridge", f"searches agree by {agreement:.2f}")]
     return [
+        *searched,
         ("iterations", f"{record['n_iter']}{converged}"),
         ("objective", f"{objective['first']:.6g} -> {objective['last']:.6g}"),
     ]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from bridgehash.base import BaseTransferHasher
+from bridgehash.matching import BridgeWarning
 from bridgehash.methods import tunable
 
 from .console import counted, may_animate, say
@@ -66,6 +67,7 @@ def learn(
     with _in_words_of_the_command(specs), warnings.catch_warnings():
         if verbose is False:
             warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore", BridgeWarning)
         hasher.fit(**data)
     if has_bar:
         estimator.set_params(verbose=False)

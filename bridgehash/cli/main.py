@@ -126,11 +126,11 @@ def fit(
     started = perf_counter()
     path = check_output(out, MODEL_SUFFIXES)
     labels = {"source": labels_source, "target": labels_target}
-    preset, title = choose_preset(method, preset, *(y is not None for y in labels.values()))
-    hasher = build(method, preset=preset, published=published, n_bits=bits, seed=seed)
-    apply_settings(hasher, settings or [])
     specs = {"source": source, "target": target}
     data = read_domains(specs, labels, pairs, verbose)
+    preset, title = choose_preset(method, preset, data, published=published)
+    hasher = build(method, preset=preset, published=published, n_bits=bits, seed=seed)
+    apply_settings(hasher, settings or [])
     for word in ignored(hasher, data) if verbose is not False else ():
         note(f"{preset or method} does not use {word}; those given are ignored")
     learn(hasher, data, specs, verbose)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from sklearn.base import BaseEstimator, clone
 
 from bridgehash import ATH
-from bridgehash._validation import unknown
-from bridgehash.ath.estimator import BIPARTITES, FEATURE_MAPS, GRAPHS
+from bridgehash._validation import class_ids, unknown
+from bridgehash.ath.estimator import BIPARTITES, FEATURE_MAPS, GRAPHS, STARTS
 from bridgehash.ath.presets import PRESETS, PUBLISHED
-from bridgehash.ath.starts import STARTS
 from bridgehash.base import BaseTransferHasher
 from bridgehash.methods import METHODS, set_length_and_seed, tunable
 
@@ -45,26 +44,44 @@ def method_records() -> list[dict[str, str]]:
 
 
 def choose_preset(
-    method: str, preset: str | None, source_labels: bool, target_labels: bool
+    method: str, preset: str | None, data: Mapping[str, Any], *, published: bool = False
 ) -> tuple[str | None, str]:
-    """The preset, by default the one that uses exactly the labels given; and the method's title.
+    """The preset, by default the one that makes most of what is given; and the method's title.
 
-    >>> choose_preset("ath", None, source_labels=True, target_labels=False)
-    ('semi_supervised', 'ath, semi_supervised (labels of the source given)')
+    What is `published` is chosen among the realisations of the paper.
+
+    >>> import numpy as np
+    >>> X, y = np.ones((3, 2)), np.array([0, 1, -1])
+    >>> choose_preset("ath", None, {"X_source": X, "X_target": X, "y_source": y})
+    ('propagated', 'ath, propagated (labels of some rows)')
     """
     if method != "ath" or preset is not None:
         return preset, f"{method}, {preset}" if preset else method
-    if target_labels and not source_labels:
-        raise InputError(
-            "--labels-target: no preset learns from labels of the target alone; "
-            "add --labels-source, or choose with --preset"
-        )
-    given = source_labels + target_labels
-    chosen = ("unsupervised", "semi_supervised", "supervised")[given]
-    reason = ("no labels given", "labels of the source given", "labels of both domains given")[
-        given
-    ]
+    chosen, reason = _of_the_paper(data) if published else _suited(data)
     return chosen, f"{method}, {chosen} ({reason})"
+
+
+def _suited(data: Mapping[str, Any]) -> tuple[str, str]:
+    """The realisation for what is known of the rows, and what that is, in words."""
+    if "pairs" in data:
+        return "paired", "pairs given"
+    labels = class_ids(data.get("y_source"), data.get("y_target"))
+    if any(y is not None for y in labels):
+        if all(y is not None and (y >= 0).all() for y in labels):
+            return "supervised", "labels of all rows"
+        return "propagated", "labels of some rows"
+    if data["X_source"].shape[1] == data["X_target"].shape[1]:
+        return "unsupervised", "no labels, as many columns in both domains"
+    return "structural", "no labels, different columns"
+
+
+def _of_the_paper(data: Mapping[str, Any]) -> tuple[str, str]:
+    """The same among the realisations of the paper."""
+    if "y_source" not in data:
+        return "unsupervised", "no labels of the source"
+    if "y_target" not in data:
+        return "semi_supervised", "labels of the source"
+    return "supervised", "labels of both domains"
 
 
 def build(
@@ -74,8 +91,9 @@ def build(
     if method not in NAMES:
         raise _unknown("method", method, NAMES)
     if method == "ath":
-        if preset not in PRESETS:
-            raise _unknown("preset", str(preset), PRESETS)
+        known = PUBLISHED if published else PRESETS
+        if preset not in known:
+            raise _unknown("published preset" if published else "preset", str(preset), known)
         hasher: BaseTransferHasher = ATH(
             **(PRESETS[preset] | (PUBLISHED[preset] if published else {}))
         )
@@ -91,8 +109,9 @@ def ignored(hasher: BaseTransferHasher, given: Collection[str]) -> list[str]:
     """What of labels and pairs was given in vain, in words."""
     method: Any = tunable(hasher)
     if isinstance(method, ATH):
-        parts = method.get_params(deep=False).values()
-        needs = {"y"} if any("label" in str(part).lower() for part in parts) else set()
+        parts = [str(part).lower() for part in method.get_params(deep=False).values()]
+        words = {"y": ("label", "propagat"), "pairs": ("pair",)}
+        needs = {kind for kind, ws in words.items() if any(w in p for w in ws for p in parts)}
     else:
         about = method.about
         needs = {need.partition("_")[0] for need in (*about.needs, *about.uses)}

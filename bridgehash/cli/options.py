@@ -37,17 +37,25 @@ Method = Annotated[
 Preset = Annotated[
     str | None,
     typer.Option(
-        help=f"Realisation of ath: {', '.join(PRESETS)}. Without it, the labels given decide."
+        help=f"Realisation of ath: {', '.join(PRESETS)}. Without it, what is given decides: pairs, "
+        "labels of all rows or of some, else the numbers of columns."
     ),
 ]
 Published = Annotated[
-    bool, typer.Option("--published", help="Constants and start of the paper, not the tuned ones.")
+    bool,
+    typer.Option(
+        "--published",
+        help="Constants and start of the paper, not the tuned ones; its four realisations only.",
+    ),
 ]
 LabelsSource = Annotated[
-    str | None, typer.Option(metavar="SPEC", help="Labels of the source: whole numbers or text.")
+    str | None,
+    typer.Option(
+        metavar="SPEC", help="Labels of the source: whole numbers, -1 where unknown, or text."
+    ),
 ]
 LabelsTarget = Annotated[
-    str | None, typer.Option(metavar="SPEC", help="Labels of the target; -1 where unknown.")
+    str | None, typer.Option(metavar="SPEC", help="Labels of the target, of the same kind.")
 ]
 Pairs = Annotated[
     str | None,

@@ -3,7 +3,9 @@
 A data set has domains, seen through features. In
 `office-caltech10/caltech10.surf800-amazon.effnet_lite0` the source is Caltech's images as SURF
 histograms and the target Amazon's as EfficientNet embeddings. `cifar10/all.gist512` names one view
-alone: its training rows are source and target at once. `@500` at the end keeps 500 training rows
+alone: its training rows are source and target at once. `office-caltech10/amazon.mobilenet_v1-
+amazon.effnet_lite0` is one domain seen by two models: half of its rows, drawn at random, are the
+source, the others the target. `@500` at the end keeps 500 training rows
 of each domain. `own/photos.vgg16-sketches.gist` reads `own/photos.vgg16.npz` and
 `own/sketches.gist.npz`, files of features that were made by oneself.
 """
@@ -12,6 +14,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+
+import numpy as np
 
 from .._files import StrPath
 from .._validation import unknown
@@ -29,11 +33,7 @@ _TASK = re.compile(
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """A task by name: two views of a data set, or one, and how many rows train.
-
-    Source and target must not be one domain in two features: its queries would be among the rows
-    that are searched.
-    """
+    """A task by name: two views of a data set, or one, and how many rows train."""
 
     dataset: str
     source: View
@@ -45,11 +45,6 @@ class TaskSpec:
             raise ValueError(unknown("data set", self.dataset, DATASETS))
         for view in (self.source, self.target):
             self._set.check(view)
-        if self.source.domain == self.target.domain and not self.alone:
-            raise ValueError(
-                f"{self}: {self.source.domain} cannot be source and target in two features, its "
-                "queries would be among the rows that are searched; name two domains"
-            )
         if self.n_train is not None and self.n_train < 2:
             raise ValueError(f"{self}: at least two rows are needed to train on")
 
@@ -83,6 +78,15 @@ class TaskSpec:
                 X_t, y_t, n_queries=n_queries, n_train=self.n_train, seed=seed
             )
         X_s, y_s = self._set.load(self.source, folder, unit_rows=unit_rows)
+        if self.source.domain == self.target.domain:
+            if len(X_s) != len(X_t):
+                raise ValueError(
+                    f"{self}: {len(X_s)} and {len(X_t)} rows; they are not the same things"
+                )
+            cut = np.random.default_rng(seed).permutation(len(X_s))
+            source, target = np.array_split(cut, 2)
+            X_s, y_s, X_t, y_t = X_s[source], y_s[source], X_t[target], y_t[target]
+            n_queries = queries_of(len(X_t))
         return TransferTask.split(
             X_s, y_s, X_t, y_t, n_queries=n_queries, n_train=self.n_train, seed=seed
         )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bridgehash.bench.spec import Suite, parse_suite
-from bridgehash.bench.tables import published, result_table, runs_of
+from bridgehash.bench.tables import agreements, published, result_table, runs_of
 
 from .conftest import ALONE, ATH, TASK, TEXT, Make
 
@@ -73,6 +73,12 @@ def test_a_suite_with_extras_needs_records_with_them(record: Make) -> None:
     with_extras = record(0.1, extras=both, finished="2020-01-01")
     records = [with_extras, record(0.2, extras=["objective"], finished="2020-01-02")]
     assert [run.record for run in runs_of(suite, records)] == [with_extras]
+
+
+def test_agreement_of_searches_is_told_with_the_warnings(suite: Suite, record: Make) -> None:
+    records = [record(seed=0, agreement=0.5), record(seed=1, agreement=0.1), record(seed=2)]
+    (line,) = agreements(runs_of(suite, records))
+    assert line == f"{TASK}, ITQ <one>: searches agree by 0.30 ± 0.20, warned 1 of 2 times"
 
 
 def test_lengths_are_those_of_the_suite_or_of_a_quick_look(record: Make) -> None:

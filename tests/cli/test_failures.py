@@ -118,7 +118,6 @@ def test_numbers_do_not_match_names(refused: Refused) -> None:
     [
         (SUPERVISED + "--preset supervized", "did you mean 'supervised'?"),
         (PLAIN + "--preset supervised", "needs --labels-source"),
-        (PLAIN + "--labels-target labels.npz:target", "labels of the target alone"),
         (PLAIN + "--method aht", "did you mean 'ath'? Known: ath, ath-u, "),
         (PLAIN + "--method itq --preset kernel", "belong to --method ath"),
         (PLAIN + "--method itq --published", "belong to --method ath"),

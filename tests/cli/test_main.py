@@ -35,22 +35,6 @@ def fields(text: str) -> dict[str, str]:
     return {name: value for name, _, value in (line.partition("  ") for line in text.splitlines())}
 
 
-@pytest.mark.parametrize(
-    ("labels", "preset", "reason"),
-    [
-        ("", "unsupervised", "no labels"),
-        (" --labels-source labels.npz:source", "semi_supervised", "labels of the source"),
-        (LABELS, "supervised", "labels of both domains"),
-    ],
-)
-def test_labels_choose_the_preset(run: Run, labels: str, preset: str, reason: str) -> None:
-    ended = run(FIT + labels)
-    assert ended.code == 0
-    assert f"ath, {preset} ({reason} given)\n" in ended.out
-    expected = getattr(ATH, preset)(n_bits=6, random_state=0)
-    assert str(load("new.bh").get_params()) == str(expected.get_params())
-
-
 def test_fit_is_the_fit_of_the_library(run: Run) -> None:
     assert run(FIT + LABELS + " --preset kernel --seed 3 --set max_iter=4 --quiet").code == 0
     X_s, X_t = np.load("source.npy"), np.load("target.npy")

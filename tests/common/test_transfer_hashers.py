@@ -174,6 +174,8 @@ def test_float32_stays_float32(method, data):
 
 
 def test_float32_gives_about_the_same_codes(method, model, data):
+    if method.rounding_decides:
+        pytest.skip("searches among matches of random rows; tests/test_matching.py has real ones")
     single = data.each(lambda X: X.astype(np.float32))
     differing = all_bits(method.fit(single), single) != all_bits(model, data)
     assert differing.mean() < 0.01
@@ -201,6 +203,8 @@ def test_the_scale_of_the_features_does_not_matter(method, shape, scale):
 def test_rotating_the_features_changes_no_projection(method, shape):
     if method.sees_single_features:
         pytest.skip("weighs features one by one")
+    if method.rounding_decides:
+        pytest.skip("searches among matches of random rows; tests/test_matching.py has real ones")
     data = two_domains(**SHAPES[shape])
     d_s, d_t = data.X_source.shape[1], data.X_target.shape[1]
     Q_s = ortho_group.rvs(d_s, random_state=1)

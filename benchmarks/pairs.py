@@ -1,0 +1,171 @@
+"""Known pairs: an old catalogue searched with the embeddings of a new model, ten random splits.
+
+    python benchmarks/pairs.py [--pairs 50,200,800] [--bits 64] [--splits 10] [--jobs 2]
+
+Needs the data pack ($BRIDGEHASH_DATA, else ../shared/data). The photographs of PACS: 500 are
+queries, the others the catalogue, coded from the old model's embeddings (MobileNet). Queries are
+embeddings of the new model (EfficientNet); of some rows of the catalogue both are known. "pairs
+alone": the new model has seen no other rows; "all rows": it has seen the whole catalogue, but who
+is who is known of the pairs only. `recall` is the part of the ten nearest by cosine in the old
+model's space among the first ten by Hamming distance, `map` mean_average_precision by class; ties
+count in expectation, mean ± standard deviation over the splits. `same model` codes catalogue and
+queries by ITQ of the old model: no map is involved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core a split: splits run side by side
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from bridgehash import ATH, ITQ, Procrustes, RidgeMap, UnitRows
+from bridgehash.codes import hamming
+from bridgehash.metrics import DistanceHistogram, mean_average_precision, recall_at
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = Path(os.environ.get("BRIDGEHASH_DATA") or ROOT.parent / "shared" / "data")
+
+TASKS = {  # file, rows, old model, new model
+    "photo": ("pacs.npz", "photo", "mobilenet_v1", "effnet_lite0"),
+    "photo-back": ("pacs.npz", "photo", "effnet_lite0", "mobilenet_v1"),
+    "cartoon": ("pacs.npz", "cartoon", "mobilenet_v1", "effnet_lite0"),
+    "sketch": ("pacs.npz", "sketch", "mobilenet_v1", "effnet_lite0"),
+    "caltech": ("office_caltech10.npz", "caltech10", "mobilenet_v1", "effnet_lite2"),
+}
+N_QUERIES, N_NEAREST = 500, 10
+Codes = tuple[NDArray[np.uint8], NDArray[np.uint8]]  # of catalogue and queries
+METHODS: dict[str, Callable[..., Any]] = {
+    "ridge-map": RidgeMap,
+    "procrustes": Procrustes,
+    "ath-pairs": ATH.paired,
+}
+SAME = "same model"
+CASES = ("pairs alone", "all rows")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Catalogue and queries in both spaces, and which rows of the catalogue are paired."""
+
+    catalogue: tuple[NDArray[Any], NDArray[Any]]  # by the old model, by the new one
+    queries: tuple[NDArray[Any], NDArray[Any]]
+    near: NDArray[np.bool_]  # (queries, catalogue): among the ten nearest of the old model
+    same: NDArray[np.bool_]  # of one class
+    paired: NDArray[np.intp]
+
+    @classmethod
+    def drawn(cls, task: str, n_pairs: int, seed: int) -> Split:
+        file, rows, old, new = TASKS[task]
+        with np.load(DATA / file) as data:
+            X = [
+                UnitRows().fit_transform(data[f"{rows}_{name}"].astype(float))
+                for name in (old, new)
+            ]
+            y = data[f"{rows}_y"]
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(len(y))
+        q, c = order[:N_QUERIES], order[N_QUERIES:]
+        cosines = X[0][q] @ X[0][c].T
+        near = cosines >= -np.partition(-cosines, N_NEAREST - 1, axis=1)[:, [N_NEAREST - 1]]
+        paired = rng.permutation(len(c))[:n_pairs]
+        return cls((X[0][c], X[1][c]), (X[0][q], X[1][q]), near, y[q][:, None] == y[c], paired)
+
+    def fitted(self, hasher: Any, case: str) -> Codes:
+        """Codes of a method that learns from the pairs."""
+        old, new = self.catalogue
+        rows = self.paired
+        if case == "all rows":
+            hasher.fit(old, new, pairs=np.column_stack([rows, rows]))
+        else:
+            pairs = np.column_stack([rows, np.arange(len(rows))])
+            hasher.fit(old, new[rows], pairs=pairs)
+        return hasher.encode(old, "source"), hasher.encode(self.queries[1], "target")
+
+    def same_model(self, bits: int) -> Codes:
+        """Codes of ITQ where the queries are the old model's too."""
+        itq = ITQ(bits, random_state=0).fit(self.catalogue[0])
+        return itq.encode(self.catalogue[0]), itq.encode(self.queries[0])
+
+    def scores(self, codes: Codes, bits: int) -> tuple[float, float]:
+        """recall and map, both from 0 to 1."""
+        D = hamming(codes[1], codes[0])
+        return (
+            recall_at(histogram(D, self.near, bits), N_NEAREST),
+            mean_average_precision(histogram(D, self.same, bits)),
+        )
+
+
+def histogram(D: NDArray[Any], relevant: NDArray[np.bool_], bits: int) -> DistanceHistogram:
+    """Items and relevant items at each distance, for any relevance."""
+    levels = range(bits + 1)
+    total = np.stack([(d == D).sum(axis=1) for d in levels], axis=1)
+    return DistanceHistogram(
+        total, np.stack([((d == D) & relevant).sum(axis=1) for d in levels], axis=1)
+    )
+
+
+def figures(
+    task: str, case: str, method: str, n_pairs: int, bits: int, seed: int
+) -> tuple[float, float]:
+    """recall and map of one method on one split."""
+    split = Split.drawn(task, n_pairs, seed)
+    if method == SAME:
+        return split.scores(split.same_model(bits), bits)
+    hasher = METHODS[method](bits, random_state=0)
+    return split.scores(split.fitted(hasher, case), bits)
+
+
+def cells(found: Iterable[tuple[float, float]]) -> tuple[str, str]:
+    values = np.array(list(found))
+    (recall, map_), (spread, map_spread) = values.mean(axis=0), values.std(axis=0)
+    return f"{recall:.3f} ± {spread:.3f}", f"{100 * map_:.1f} ± {100 * map_spread:.1f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tasks", default="photo", help=f"of {', '.join(TASKS)}")
+    parser.add_argument("--methods", default=",".join((*METHODS, SAME)))
+    parser.add_argument("--pairs", default="50,200,800")
+    parser.add_argument("--bits", type=int, default=64)
+    parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--first-split", type=int, default=0, help="seed of the first split")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    if not DATA.is_dir():
+        parser.exit(2, f"no data pack at {DATA}: set BRIDGEHASH_DATA\n")
+    seeds = range(options.first_split, options.first_split + options.splits)
+    counts = [int(n) for n in options.pairs.split(",")]
+    for task in options.tasks.split(","):
+        title = f"{task}, {options.bits} bits, {len(seeds)} splits"
+        columns = [f"{score}, {n}" for n in counts for score in ("recall", "map")]
+        table = Table("rows of the new model", "method", *columns, title=title, box=MARKDOWN)
+        methods = options.methods.split(",")
+        rows = [(case, method) for case in CASES for method in methods if method != SAME]
+        for case, method in [*rows, *([("-", SAME)] if SAME in methods else [])]:
+            row: list[str] = []
+            for n in counts:
+                made = (
+                    delayed(figures)(task, case, method, n, options.bits, seed) for seed in seeds
+                )
+                row += cells(Parallel(options.jobs)(made))
+            table.add_row(case, method, *row)
+        Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Sketch finds photo: labelled photographs are searched with sketches that nobody has labelled.
+
+    python examples/sketch_finds_photo.py [--bits 64] [--picture FILE.png] [--write FOLDER]
+
+Needs pacs.npz of the data pack ($BRIDGEHASH_DATA, else ../shared/data); --picture needs Pillow and
+the pack's folder of images. `precision@10` is the part of the first ten photographs that show what
+the sketch shows, over queries that no method has seen. `--write` leaves the arrays in a folder, for
+the command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgehash import ATH, ITQ, Shared, UnitRows
+from bridgehash.bench.runner import few_labels
+from bridgehash.index import HammingIndex
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = Path(os.environ.get("BRIDGEHASH_DATA") or ROOT.parent / "shared" / "data")
+K = 10
+_SHOWN = 8  # photographs in a line of the picture
+_SIDE, _GAP = 56, 4  # pixels of an image and between two
+_RIGHT, _WRONG = (40, 150, 70), (200, 60, 50)
+
+
+@dataclass(frozen=True)
+class Split:
+    """All photographs, and sketches to learn from and to ask with, in rows of unit norm."""
+
+    photos: NDArray[np.float32]
+    y_photos: NDArray[np.int64]
+    sketches: NDArray[np.float32]
+    y_sketches: NDArray[np.int64]
+    learned: NDArray[np.intp]  # rows of sketches
+    asked: NDArray[np.intp]
+    names: NDArray[np.str_]
+
+
+def read_split(n_queries: int, n_learned: int | None, seed: int) -> Split:
+    with np.load(DATA / "pacs.npz") as data:
+        photos, sketches = (
+            UnitRows().fit_transform(data[f"{domain}_effnet_lite0"].astype(np.float32))
+            for domain in ("photo", "sketch")
+        )
+        order = np.random.default_rng(seed).permutation(len(sketches))
+        asked, learned = order[:n_queries], order[n_queries:][:n_learned]
+        labels = data["photo_y"], data["sketch_y"]
+        return Split(photos, labels[0], sketches, labels[1], learned, asked, data["class_names"])
+
+
+def write(split: Split, few: dict[int, NDArray[np.int64]], folder: Path) -> None:
+    """The arrays as files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    np.save(folder / "photos.npy", split.photos)
+    np.save(folder / "sketches.npy", split.sketches[split.learned])
+    np.save(folder / "queries.npy", split.sketches[split.asked])
+    asked = split.y_sketches[split.asked]
+    some = {f"few{n}": y for n, y in few.items()}
+    np.savez(folder / "labels.npz", photos=split.y_photos, queries=asked, **some)
+
+
+def picture(split: Split, ath: ATH, rows: NDArray[np.intp], path: Path) -> None:
+    """Sketches, each beside the photographs found first among those that the pack has images of."""
+    from PIL import Image, ImageDraw
+
+    files = _images()
+    photos = np.array(sorted(row for domain, row in files if domain == "photo"))
+    index = HammingIndex(ath.n_bits).add(ath.encode(split.photos[photos], "source"), ids=photos)
+    found = index.search(ath.encode(split.sketches[rows], "target"), _SHOWN)[1]
+    step = _SIDE + _GAP
+    sheet = Image.new("RGB", ((_SHOWN + 1) * step + 3 * _GAP, len(rows) * (step + _GAP)), "white")
+    draw = ImageDraw.Draw(sheet)
+    for i, (row, nearest) in enumerate(zip(rows, found, strict=True)):
+        y = i * (step + _GAP)
+        for j, (domain, number) in enumerate([("sketch", row), *(("photo", n) for n in nearest)]):
+            x = j * step + (3 * _GAP if j else 0)
+            with Image.open(files[domain, int(number)]) as image:
+                sheet.paste(image.convert("RGB").resize((_SIDE, _SIDE)), (x, y))
+            if j:
+                right = split.y_photos[number] == split.y_sketches[row]
+                line = (x, y + _SIDE + 1, x + (_SIDE if right else _SIDE // 3), y + _SIDE + 4)
+                draw.rectangle(line, fill=_RIGHT if right else _WRONG)
+    sheet.quantize(128).save(path, optimize=True)
+
+
+def _images() -> dict[tuple[str, int], Path]:
+    """Files of images by domain and row."""
+    with open(DATA / "images" / "index.csv", newline="") as lines:
+        return {
+            (line["domain"], int(line["row"])): DATA / "images" / line["file"]
+            for line in csv.DictReader(lines)
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--bits", type=int, default=64)
+    parser.add_argument("--queries", type=int, default=500)
+    parser.add_argument("--sketches", type=int, help="to learn from; all others without it")
+    parser.add_argument(
+        "--few", type=int, nargs="+", default=[3, 30], help="sketches of a class that are labelled"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the split and of the fits")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw what is found")
+    parser.add_argument("--write", type=Path, metavar="FOLDER", help="leave the arrays there")
+    options = parser.parse_args()
+    for needed in ("pacs.npz", *(["images/index.csv"] if options.picture else [])):
+        if not (DATA / needed).is_file():
+            place = "set BRIDGEHASH_DATA to the folder of the data pack"
+            parser.exit(2, f"{DATA / needed}: not there; {place}\n")
+
+    split = read_split(options.queries, options.sketches, options.seed)
+    X_target, queries = split.sketches[split.learned], split.sketches[split.asked]
+    y_queries = split.y_sketches[split.asked]
+    y_target = split.y_sketches[split.learned]
+    few = {n: few_labels(y_target, n, np.random.default_rng(options.seed)) for n in options.few}
+    if options.write is not None:
+        write(split, few, options.write)
+
+    given: dict[str, Any] = {"n_bits": options.bits, "random_state": options.seed}
+    methods = [
+        ("ITQ, shared", Shared(ITQ(**given)), None),
+        ("ATH.semi_supervised", ATH.semi_supervised(**given), None),
+        ("ATH.propagated", ATH.propagated(**given), None),
+        *(
+            (f"ATH.propagated, {n} labels a class of sketches", ATH.propagated(**given), y)
+            for n, y in few.items()
+        ),
+        ("ATH.kernel, labels of all sketches", ATH.kernel(**given), y_target),
+    ]
+    print(f"{len(split.photos)} photographs, {len(X_target)} sketches to learn from", end="")
+    print(f", {len(queries)} to ask with, {options.bits} bits\n")
+    print(f"{'':46}  precision@10")
+    found = {}
+    for title, hasher, y in methods:
+        hasher.fit(split.photos, X_target, y_source=split.y_photos, y_target=y)
+        index = HammingIndex(options.bits).add(hasher.encode(split.photos, "source"))
+        found[title] = index.search(hasher.encode(queries, "target"), K)[1]
+        right = split.y_photos[found[title]] == y_queries[:, None]
+        print(f"{title:46}  {right.mean():12.3f}")
+
+    title, ath, _ = methods[2]
+    print(f"\nThe first three sketches, {title}:")
+    for i in range(3):
+        classes = Counter(split.names[split.y_photos[found[title][i]]]).most_common()
+        told = ", ".join(f"{n} {name}" for name, n in classes)
+        print(f"  {split.names[y_queries[i]]:8} finds {told}")
+    if options.picture is not None:
+        drawn = {row for domain, row in _images() if domain == "sketch"}
+        rows = np.array([row for row in split.asked if int(row) in drawn])
+        _, firsts = np.unique(split.y_sketches[rows], return_index=True)  # one a class
+        picture(split, ath, rows[firsts], options.picture)
+
+
+if __name__ == "__main__":
+    main()
