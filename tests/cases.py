@@ -69,6 +69,7 @@ class Method:
     blind_to_own_rotation: bool = True  # may each domain be rotated by itself?
     sees_single_features: bool = False  # then a rotation of the features is another problem
     pairs: bool = False  # does it learn from paired rows?
+    either_will_do: bool = False  # labels of one domain instead of both
     rounding_decides: bool = False  # between matches of random rows that are as good
 
     def fit(self, data, **parameters):
@@ -163,7 +164,7 @@ METHODS = {
     "semi_supervised": _ath(ATH.semi_supervised, ("y_source",)),
     "supervised": _ath(ATH.supervised, BOTH),
     "kernel": _ath(ATH.kernel, BOTH),
-    "propagated": _ath(ATH.propagated, BOTH),
+    "propagated": replace(_ath(ATH.propagated, BOTH), either_will_do=True),
     "structural": replace(
         _ath(partial(ATH.structural, start=StructuralStart(n_starts=5, n_kept=2))),
         rounding_decides=True,

@@ -94,7 +94,8 @@ def files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.save("photos.npy", rows(N_SOURCE, 6))
     np.save("sketches.npy", rows(N_TARGET, 6))
     np.save("others.npy", rows(N_TARGET, 9))
-    np.save("turned.npy", rows(N_TARGET, 9)[:, :6])
+    turn = np.linalg.qr(np.random.default_rng(5).normal(size=(6, 6)))[0]
+    np.save("turned.npy", rows(N_TARGET, 6) @ turn)
     few_s, few_t = (np.where(np.arange(len(y)) % 7 == 0, y, -1) for y in (y_s, y_t))
     np.savez("y.npz", photos=y_s, sketches=y_t, few_photos=few_s, few_sketches=few_t)
     same = [np.flatnonzero(y == c)[:8] for c in range(3) for y in (y_s, y_t)]

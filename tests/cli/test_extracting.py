@@ -62,7 +62,7 @@ def test_extract_tells_what_it_did(pics: Path, run: Run) -> None:
 
 def test_the_features_fit(pics: Path, run: Run) -> None:
     assert run(EXTRACT).code == 0
-    line = "fit new.npz new.npz:x --labels-source new.npz:y --bits 2 --out new.bh --quiet"
+    line = "fit new.npz new.npz:x --labels-source new.npz:y --preset semi_supervised --bits 2 --out new.bh --quiet"
     assert run(line).code == 0
     assert run("encode new.bh new.npz --domain source --out codes.npy").code == 0
 
