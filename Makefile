@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-milvus check levels compared cifar choices pairs benchmark search docs format clean
+.PHONY: demo test test-slow test-milvus check levels compared cifar choices pairs benchmark search load docs format clean
 
 demo: $(READY)
 	$(BIN)/bridgehash demo --out demo
@@ -48,6 +48,10 @@ search: $(READY)
 	$(BIN)/python benchmarks/search.py
 	$(BIN)/python benchmarks/rerank.py
 
+# The service under load, on loopback: some minutes, on a machine without other work.
+load: $(READY)
+	$(BIN)/python benchmarks/service.py
+
 benchmark: $(READY)
 	$(BIN)/python benchmarks/authors_size.py
 
@@ -72,4 +76,4 @@ $(MILVUS)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(MILVUS) build dist site demo .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(MILVUS) build dist site demo artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

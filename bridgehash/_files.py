@@ -87,7 +87,7 @@ def atomic_write(path: StrPath) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _fsync_directory(path.parent)
+    fsync_directory(path.parent)
 
 
 def save_model(
@@ -178,7 +178,7 @@ def _mapped_arrays(path: Path) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _fsync_directory(directory: Path) -> None:
+def fsync_directory(directory: Path) -> None:
     """Make a rename last through a power cut; Windows has no such call and needs none."""
     if hasattr(os, "O_DIRECTORY"):
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

@@ -47,11 +47,13 @@ ORDER = [  # a module may import from those before it
     "baselines",
     "index",
     "engines",
+    "origins",
     "methods",
     "metrics",
     "datasets",
     "features",
     "bench",
+    "service",
     "cli",
     "__main__",
 ]

@@ -15,9 +15,10 @@ from bridgehash.base import BaseHasher, BaseTransferHasher
 from bridgehash.bench.extras import objective_course
 from bridgehash.common_space import Shared
 from bridgehash.encoder import LinearEncoder
+from bridgehash.origins import encoder_of
 
 from .console import counted
-from .models import Domain, encoder_of
+from .models import Domain
 
 
 def describe(path: Path) -> dict[str, Any]:

@@ -19,8 +19,9 @@ from rich.filesize import decimal
 
 from bridgehash import __version__, load, save
 from bridgehash.base import BaseTransferHasher
+from bridgehash.origins import encoder_of
 
-from . import benching, searching
+from . import benching, searching, serving
 from . import options as opt
 from .console import counted, note, results, show_fields, show_table
 from .description import describe, described_fields
@@ -31,7 +32,6 @@ from .methods import apply_settings, build, choose_preset, ignored, method_recor
 from .models import (
     check_not_an_input,
     encode_blocks,
-    encoder_of,
     read_row_labels,
     read_rows,
 )
@@ -45,6 +45,7 @@ app.command()(extract)
 app.add_typer(benching.app, name="bench")
 app.add_typer(searching.app, name="index")
 app.command()(searching.search)
+app.command()(serving.serve)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -265,13 +266,23 @@ def methods(as_json: opt.Json = False) -> None:
 
 
 @app.command()
-def demo(out: opt.DemoOut = Path("demo")) -> None:
+def demo(
+    out: opt.DemoOut = Path("demo"), serve: opt.DemoServe = False, port: opt.DemoPort = None
+) -> None:
     """Try everything on handwritten digits seen in two feature spaces.
 
     \b
     Example:
       bridgehash demo --out demo
+      bridgehash demo --serve --port 8000
     """
+    if serve:
+        from .demo_service import serve_demo
+
+        serve_demo(out, 8000 if port is None else port)
+        return
+    if port is not None:
+        raise InputError("--port belongs to --serve")
     from .demo import run_demo
 
     run_demo(out, results())

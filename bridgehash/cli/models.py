@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgehash._progress import progress
-from bridgehash.base import BaseHasher, BaseTransferHasher
 from bridgehash.codes import n_bytes
 from bridgehash.encoder import LinearEncoder
 
@@ -26,21 +25,6 @@ class Domain(StrEnum):
 
     source = "source"
     target = "target"
-
-
-def encoder_of(model: Any, path: Path, domain: str | None, option: str) -> LinearEncoder:
-    """The encoder that a model has for a domain; a single encoder has none to choose."""
-    if isinstance(model, BaseTransferHasher):
-        if domain is None:
-            choices = f"{option} source or {option} target"
-            raise InputError(f"{path}: holds a model of two domains; say which one: {choices}")
-        return model.source_encoder_ if domain == "source" else model.target_encoder_
-    if not isinstance(model, BaseHasher | LinearEncoder):
-        kind = type(model).__name__
-        raise InputError(f"{path}: holds {kind}, which makes no codes; name another model")
-    if domain is not None:
-        raise InputError(f"{path}: holds a single encoder, which has no domains; drop {option}")
-    return model.encoder_ if isinstance(model, BaseHasher) else model
 
 
 def read_rows(spec: str, encoder: LinearEncoder, model: Path) -> NDArray[Any]:

@@ -21,6 +21,15 @@ Data = Annotated[str, typer.Argument(metavar="DATA", help="Features to encode.")
 ModelOut = Annotated[Path, typer.Option("--out", help="Model file to write: *.bh.")]
 CodesOut = Annotated[Path, typer.Option("--out", help="File to write: *.npy or *.parquet.")]
 DemoOut = Annotated[Path, typer.Option("--out", help="Folder to write to.")]
+DemoServe = Annotated[
+    bool, typer.Option("--serve", help="Serve catalogues to compare on a page, until Ctrl-C.")
+]
+DemoPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=65535, show_default=False, help="Where --serve listens: 8000; 0: a free one."
+    ),
+]
 
 Method = Annotated[
     str, typer.Option(help=f"One of {', '.join(NAMES)}; `bridgehash methods` tells what they are.")

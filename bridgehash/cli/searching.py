@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,14 +16,15 @@ from rich.filesize import decimal
 
 from bridgehash import ModelFileError
 from bridgehash import load as load_model
-from bridgehash.engines import CodeIndex, EngineIndex, open_index
+from bridgehash.engines import EngineIndex, open_index
 from bridgehash.index import HammingIndex
+from bridgehash.origins import check_same_domain, check_same_model, encoder_of, origin
 
 from .console import counted, note, show_fields
 from .failures import writing
 from .found import records, show_found, write_found
 from .loading import Load, build_on_server, check_free, load_codes
-from .models import Domain, encode_blocks, encoder_of, read_row_labels, read_rows
+from .models import Domain, encode_blocks, read_row_labels, read_rows
 from .tables import InputError, check_output, read_codes, read_labels
 
 _SUFFIXES = (".bhi",)
@@ -143,8 +143,8 @@ def add(
         raise InputError("--replace: has no ids to go by; give --ids")
     with _opened(index, engine) as found:
         load = _load(data, model, domain, found.n_bits, ids, tags)
-        _check_same_model(found, load.about, index, model)
-        _check_same_domain(found, load.about, index)
+        check_same_model(found.about, load.about, index, model)
+        check_same_domain(found.about, load.about, index)
         with _explained():
             if not isinstance(found, HammingIndex):
                 load_codes(found, load, replace=replace)
@@ -232,7 +232,7 @@ def search(
         raise InputError("--rerank: works on an index file only; drop it or --engine")
     with _opened(index, engine, memory_map=True, exact=exact) as found:
         asked = _codes(queries, model, domain, found.n_bits)
-        _check_same_model(found, asked.about, index, model)
+        check_same_model(found.about, asked.about, index, model)
         H = _projections(queries, model, domain) if rerank and model is not None else None
         started = perf_counter()
         with _explained():
@@ -291,34 +291,12 @@ def _codes(data: str, model: Path | None, domain: Domain | None, bits: int | Non
     if bits is not None and bits != encoder.n_bits:
         raise InputError(f"{model}: makes codes of {encoder.n_bits} bits, not {bits}")
     codes = encode_blocks(encoder, read_rows(data, encoder, model), "encode")
-    with model.open("rb") as file:
-        about = {"model": hashlib.file_digest(file, "sha256").hexdigest()}
-    return Load(codes, encoder.n_bits, about | ({"domain": str(domain)} if domain else {}))
+    return Load(codes, encoder.n_bits, origin(model, domain))
 
 
 def _projections(data: str, model: Path, domain: Domain | None) -> NDArray[Any]:
     encoder = encoder_of(load_model(model), model, domain, "--domain")
     return encoder.decision_function(read_rows(data, encoder, model))
-
-
-def _check_same_model(
-    index: CodeIndex, about: dict[str, str], name: str, model: Path | None
-) -> None:
-    """Codes of two models have nothing to do with each other."""
-    if "model" in index.about and "model" in about and index.about["model"] != about["model"]:
-        raise InputError(
-            f"{name}: holds codes of another model than {model}; use the model it was built with"
-        )
-
-
-def _check_same_domain(index: CodeIndex, about: dict[str, str], name: str) -> None:
-    """An index is of one domain: the other one is what it is asked with."""
-    known, given = index.about.get("domain"), about.get("domain")
-    if known and given and known != given:
-        raise InputError(
-            f"{name}: holds codes of the {known} domain, not of the {given}; build an index of "
-            "its own for them"
-        )
 
 
 def _whole(ids: NDArray[Any], spec: str) -> NDArray[np.int64]:

@@ -71,7 +71,13 @@ def read_image(path: StrPath) -> Image:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # damaged EXIF of a readable image
         with PIL.Image.open(path) as opened:
-            return _rgb(PIL, PIL.ImageOps.exif_transpose(opened))
+            return upright(opened)
+
+
+def upright(opened: Image) -> Image:
+    """An opened image as `read_image` gives it."""
+    PIL = pillow()
+    return _rgb(PIL, PIL.ImageOps.exif_transpose(opened))
 
 
 def why_unreadable(error: Exception) -> str:

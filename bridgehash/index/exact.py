@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from functools import cached_property
 from threading import Lock
 from typing import Any, Literal, Protocol, Self
@@ -17,10 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._files import ModelFileError, StrPath, load_model, map_model, save_model
+from ..codes import n_bytes
 from .batch import Batch, Ids, check_k, check_length, checked_batch, packed_codes
 from .ivf import Lists
 from .scan import Found, HostCodes
-from .state import State, as_words, empty, found, tagged, upserted, without
+from .state import State, as_words, empty, found, packed_rows, tagged, upserted, without
 
 _QUERIES = 256  # in one pass over the codes: their candidates fit into the cache
 _QUERIES_OF_A_GPU = 1024
@@ -118,6 +120,29 @@ class HammingIndex:
         """The ids of all codes, increasing."""
         state = self._state
         return state.ids[: state.n].copy()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All tags that codes have had."""
+        return tuple(name for name in self._state.names if name)
+
+    def snapshot(self) -> Self:
+        """The index as it is now, to search and to look things up in; later changes miss it."""
+        return copy(self)
+
+    def get(self, ids: ArrayLike) -> tuple[NDArray[np.uint8], list[str]]:
+        """Packed codes and tags by id; `KeyError` names an id that is not there."""
+        state, wanted = self._state, np.asarray(ids, dtype=np.int64)
+        rows, there = found(state, wanted)
+        if not there.all():
+            raise KeyError(int(wanted[~there][0]))
+        tags = np.zeros(len(rows), np.int32) if state.tags is None else state.tags[rows]
+        return packed_rows(state, rows, n_bytes(self.n_bits)), [state.names[tag] for tag in tags]
+
+    def page(self, start: int, length: int, *, tag: str | None = None) -> tuple[Ids, int]:
+        """Some ids in their order, of one tag if one likes, and how many there are in all."""
+        state = self._view(tag).state
+        return state.ids[: state.n][start : start + length].copy(), state.n
 
     def add(
         self, codes: ArrayLike, ids: ArrayLike | None = None, *, tags: ArrayLike | None = None

@@ -38,6 +38,11 @@ def as_words(packed: NDArray[np.uint8]) -> NDArray[np.uint64]:
     return np.ascontiguousarray(padded.view(np.uint64).T)
 
 
+def packed_rows(state: State, rows: NDArray[np.intp], n_bytes: int) -> NDArray[np.uint8]:
+    """The packed codes of some rows: the inverse of `as_words`."""
+    return np.ascontiguousarray(state.words[:, rows].T).view(np.uint8)[:, :n_bytes]
+
+
 def found(state: State, ids: Ids) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """Where ids are, or would be, and which of them are there."""
     known = state.ids[: state.n]

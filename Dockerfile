@@ -1,0 +1,20 @@
+# The service and the command line, as a user without rights; data lie in /data.
+FROM python:3.11-slim
+
+RUN useradd --create-home --uid 10001 bridgehash \
+ && install --directory --owner=bridgehash /data /var/cache/numba
+ENV PYTHONUNBUFFERED=1 NUMBA_CACHE_DIR=/var/cache/numba OMP_NUM_THREADS=1
+
+WORKDIR /src
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY bridgehash ./bridgehash
+RUN pip install --no-cache-dir -c constraints.txt '.[serve,postgres]'
+
+USER bridgehash
+WORKDIR /data
+EXPOSE 8000
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s \
+  CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/ready', timeout=2)"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["bridgehash"]
+CMD ["--help"]

@@ -1,0 +1,1 @@
+"""Models and indexes over HTTP."""

@@ -1,0 +1,153 @@
+// How well catalogues find: precision against recall, and scores in a table.
+
+import { counted, el, svg } from "./dom.js";
+
+const SIZE = { width: 420, height: 270, left: 46, right: 12, top: 12, bottom: 42 };
+
+const SCORES = [
+  ["radius_pr_area", "Area below the curve", "radius_pr_area, the field’s “MAP”"],
+  ["mean_average_precision", "Mean average precision", "of the ranked lists"],
+  ["precision_at_10", "Right among the first ten", "precision_at_10"],
+];
+
+// shown: for each catalogue {place, facts, figures or null, problem}
+export function drawFigures(root, shown) {
+  const measured = shown.filter((each) => each.figures);
+  root.setAttribute("aria-busy", "false");
+  if (!measured.length) {
+    root.replaceChildren(el("p", { class: "soft" }, sentence(shown[0]?.problem)));
+    return;
+  }
+  root.replaceChildren(
+    el("figure", { class: "curve" }, curve(measured), legend(measured)),
+    el("div", { class: "scores" }, table(shown), note(measured[0].figures)),
+  );
+}
+
+export function waitForFigures(root) {
+  root.setAttribute("aria-busy", "true");
+  if (!root.childElementCount) root.replaceChildren(el("p", { class: "soft" }, "Measuring …"));
+}
+
+function sentence(problem) {
+  const text = (problem ?? "figures: none").replace(/^figures: /, "");
+  return `No figures: ${text}.`;
+}
+
+function curve(measured) {
+  const words = measured.map(
+    ({ facts, figures }) => `${facts.name}: area ${percent(figures.radius_pr_area)}`,
+  );
+  return svg(
+    "svg",
+    {
+      viewBox: `0 0 ${SIZE.width} ${SIZE.height}`,
+      role: "img",
+      "aria-label": `Precision against recall by Hamming radius. ${words.join("; ")}.`,
+    },
+    ...axes(),
+    chance(measured[0].figures),
+    ...measured.map(line),
+  );
+}
+
+function x(recall) {
+  return SIZE.left + recall * (SIZE.width - SIZE.left - SIZE.right);
+}
+
+function y(precision) {
+  return SIZE.height - SIZE.bottom - precision * (SIZE.height - SIZE.top - SIZE.bottom);
+}
+
+function axes() {
+  const drawn = [];
+  for (const at of [0, 0.25, 0.5, 0.75, 1]) {
+    drawn.push(svg("path", { class: "grid", d: `M${x(0)} ${y(at)}H${x(1)}` }));
+    drawn.push(svg("path", { class: "grid", d: `M${x(at)} ${y(0)}V${y(1)}` }));
+    const label = String(100 * at);
+    drawn.push(svg("text", { x: x(0) - 7, y: y(at) + 4, "text-anchor": "end" }, label));
+    drawn.push(svg("text", { x: x(at), y: y(0) + 17, "text-anchor": "middle" }, label));
+  }
+  const across = { x: x(0.5), y: SIZE.height - 6, "text-anchor": "middle" };
+  const up = `translate(12 ${y(0.5)}) rotate(-90)`;
+  drawn.push(svg("text", across, "recall, %"));
+  drawn.push(svg("text", { transform: up, "text-anchor": "middle" }, "precision, %"));
+  return drawn;
+}
+
+// With every item within the radius, what is left is the share of items that are right.
+function chance(figures) {
+  const level = figures.precision.at(-1);
+  return svg("path", { class: "chance", d: `M${x(0)} ${y(level)}H${x(1)}` });
+}
+
+function line({ place, figures }) {
+  const points = figures.recall
+    .map((recall, i) => [recall, figures.precision[i]])
+    .filter(([recall]) => recall > 0); // before, nothing is found and precision means nothing
+  const at = points.map(([recall, precision]) => `${x(recall).toFixed(1)} ${y(precision).toFixed(1)}`);
+  const dots = points.length <= 40 ? points : [];
+  return svg(
+    "g",
+    { class: `line-${place}` },
+    svg("path", { class: "line", d: `M${at.join("L")}` }),
+    ...dots.map(([recall, precision]) => svg("circle", { cx: x(recall), cy: y(precision), r: 2.6 })),
+  );
+}
+
+function legend(measured) {
+  const entries = measured.map(({ place, facts }) =>
+    el("span", { class: "entry" }, swatch(`line-${place}`, "line"), facts.name),
+  );
+  entries.push(el("span", { class: "entry" }, swatch("", "chance"), "chance"));
+  return el("figcaption", {}, ...entries);
+}
+
+function swatch(group, kind) {
+  return svg(
+    "svg",
+    { viewBox: "0 0 30 8", class: "swatch", "aria-hidden": "true" },
+    svg("g", { class: group }, svg("path", { class: kind, d: "M1 4H29" })),
+  );
+}
+
+function table(shown) {
+  const row = (title, small, cells) =>
+    el("tr", {}, el("th", { scope: "row" }, title, el("small", {}, small)), ...cells);
+  const best = (name) => Math.max(...shown.map(({ figures }) => figures?.[name] ?? 0));
+  const cell = (value, strong) => el("td", {}, strong ? el("strong", {}, value) : value);
+  const scores = SCORES.map(([name, title, small]) =>
+    row(
+      title,
+      small,
+      shown.map(({ figures }) =>
+        figures
+          ? cell(percent(figures[name]), shown.length > 1 && figures[name] === best(name))
+          : cell("–", false),
+      ),
+    ),
+  );
+  const bits = shown.map(({ facts }) => cell(String(facts.n_bits), false));
+  const head = shown.map(({ place, facts }) =>
+    el("th", { scope: "col" }, el("span", { class: `name-${place}` }, facts.name)),
+  );
+  return el(
+    "table",
+    {},
+    el("thead", {}, el("tr", {}, el("td", {}), ...head)),
+    el("tbody", {}, ...scores, row("Bits", "of a code", bits)),
+  );
+}
+
+function note(figures) {
+  const asking = counted(figures.n_queries, "item");
+  const searched = counted(figures.n_items, "item");
+  const text =
+    `In per cent. ${asking} of the ${figures.queries_from} domain ask among ${searched}; ` +
+    "an item is right if it has the tag of the query.";
+  return el("p", { class: "soft small" }, text);
+}
+
+function percent(value) {
+  return (100 * value).toFixed(1);
+}

@@ -1,0 +1,128 @@
+// The gallery: items to ask with, a page at a time.
+
+import { counted, el } from "./dom.js";
+import { Roving } from "./roving.js";
+import { face, named } from "./tiles.js";
+
+const PAGE = 60;
+
+export class Gallery {
+  #api;
+  #parts; // list, shown, more
+  #roving;
+  #asked = null; // catalogue, domain and tag of what is shown
+  #total = 0;
+  #chosen = null; // id
+  #turn = 0;
+  #loading = Promise.resolve(); // of what was asked for last
+
+  // on.pick(domain, id), on.problem(error)
+  constructor(api, parts, on) {
+    this.#api = api;
+    this.#parts = parts;
+    this.on = on;
+    this.#roving = new Roving(parts.list, {
+      pick: (option) => on.pick(this.#asked.domain, Number(option.dataset.id)),
+    });
+    parts.more.addEventListener("click", () => this.#addPage(true));
+  }
+
+  get first() {
+    const option = this.#roving.options[0];
+    return option ? Number(option.dataset.id) : null;
+  }
+
+  // Show the items of a domain, unless they are shown already.
+  show(catalogue, domain, tag, again = false) {
+    const asked = { catalogue, domain, tag };
+    if (!again && JSON.stringify(asked) === JSON.stringify(this.#asked)) return this.#loading;
+    this.#asked = asked;
+    this.#total = 0;
+    this.#parts.list.replaceChildren(...placeholders());
+    this.#parts.more.hidden = true;
+    this.#parts.shown.textContent = "";
+    this.#loading = this.#addPage(false);
+    return this.#loading;
+  }
+
+  mark(id) {
+    this.#chosen = id;
+    let tabbed = null;
+    for (const option of this.#roving.options) {
+      const chosen = Number(option.dataset.id) === id;
+      option.setAttribute("aria-selected", chosen);
+      if (chosen) tabbed = option;
+    }
+    if (!this.#parts.list.contains(document.activeElement)) this.#roving.reset(tabbed);
+  }
+
+  focus() {
+    return this.#roving.focus();
+  }
+
+  // An id that is drawn from all that could be shown.
+  async random() {
+    if (!this.#total) return null;
+    const offset = Math.floor(Math.random() * this.#total);
+    const { items } = await this.#api.get(this.#address(offset, 1));
+    return items[0]?.id ?? null;
+  }
+
+  async #addPage(further) {
+    const turn = (this.#turn += 1);
+    const { list, more } = this.#parts;
+    const n = further ? this.#roving.options.length : 0;
+    list.setAttribute("aria-busy", "true");
+    more.disabled = true;
+    try {
+      const page = await this.#api.get(this.#address(n, PAGE));
+      if (turn !== this.#turn) return;
+      this.#total = page.total;
+      const options = page.items.map((item) => this.#option(item));
+      if (further) list.append(...options);
+      else list.replaceChildren(...options);
+      this.mark(this.#chosen);
+      this.#tell(n + options.length);
+      if (further) options[0]?.focus();
+    } catch (problem) {
+      if (turn !== this.#turn) return;
+      if (!further) {
+        this.#asked = null;
+        list.replaceChildren();
+      }
+      this.on.problem(problem);
+    } finally {
+      if (turn === this.#turn) list.setAttribute("aria-busy", "false");
+      more.disabled = false;
+    }
+  }
+
+  #address(offset, limit) {
+    const { catalogue, domain, tag } = this.#asked;
+    const asked = new URLSearchParams({ domain, offset, limit });
+    if (tag) asked.set("tag", tag);
+    return `/v1/catalogues/${encodeURIComponent(catalogue.name)}/items?${asked}`;
+  }
+
+  #option(item) {
+    const { catalogue } = this.#asked;
+    return el(
+      "div",
+      { class: "tile", role: "option", "data-id": item.id, tabindex: -1, "aria-label": named(item) },
+      face(this.#api, item, catalogue.n_bits),
+      item.image ? null : el("span", { class: "caption" }, `${item.id} ${item.tag}`),
+    );
+  }
+
+  #tell(n) {
+    const { shown, more } = this.#parts;
+    more.hidden = n >= this.#total;
+    if (!this.#total) shown.textContent = "Nothing to ask with here.";
+    else if (n < this.#total) shown.textContent = `${n} of ${counted(this.#total, "item")}`;
+    else shown.textContent = counted(this.#total, "item");
+  }
+}
+
+function placeholders() {
+  return Array.from({ length: 12 }, () => el("span", { class: "tile empty", role: "presentation" }));
+}

@@ -1,0 +1,58 @@
+// What is shown, in the address: a reload or a link to it shows the same.
+//
+//   a, b    catalogues; "-" in b: none
+//   from    domain that queries are picked from;  asks: their tag
+//   q       domain:id of the query, or codes:  code=catalogue:hex, once a catalogue
+//   tag, k  which items are searched, and how many shown
+//   pin     a:id or b:id of the item that is held
+
+export const NONE = "-";
+export const COUNTS = [6, 12, 24, 48];
+
+const EMPTY = { a: "", b: "", from: "", query: null, asks: "", tag: "", k: 12, pin: null };
+
+export function readState(hash) {
+  const given = new URLSearchParams(hash.replace(/^#/, ""));
+  const k = Number(given.get("k"));
+  return {
+    ...EMPTY,
+    a: given.get("a") ?? "",
+    b: given.get("b") ?? "",
+    from: given.get("from") ?? "",
+    asks: given.get("asks") ?? "",
+    tag: given.get("tag") ?? "",
+    k: COUNTS.includes(k) ? k : EMPTY.k,
+    query: readQuery(given),
+    pin: readPair(given.get("pin"), /^[ab]$/),
+  };
+}
+
+export function writeState(state) {
+  const shown = new URLSearchParams();
+  for (const name of ["a", "b", "from", "asks", "tag"]) {
+    if (state[name]) shown.set(name, state[name]);
+  }
+  if (state.k !== EMPTY.k) shown.set("k", state.k);
+  if (state.query?.codes) {
+    for (const [name, code] of Object.entries(state.query.codes)) {
+      shown.append("code", `${name}:${code}`);
+    }
+  } else if (state.query) {
+    shown.set("q", `${state.query.domain}:${state.query.id}`);
+  }
+  if (state.pin) shown.set("pin", `${state.pin.place}:${state.pin.id}`);
+  return `#${shown}`;
+}
+
+function readQuery(given) {
+  const pair = readPair(given.get("q"), /^(source|target|any)$/);
+  if (pair) return { domain: pair.place, id: pair.id };
+  const codes = given.getAll("code").map((text) => text.split(":"));
+  const good = codes.filter((pair) => pair.length === 2 && /^([0-9a-f]{2})+$/.test(pair[1]));
+  return good.length ? { codes: Object.fromEntries(good) } : null;
+}
+
+function readPair(text, places) {
+  const [place, id] = (text ?? "").split(":");
+  return places.test(place) && /^\d{1,15}$/.test(id ?? "") ? { place, id: Number(id) } : null;
+}

@@ -1,0 +1,222 @@
+"""Pick, filter, compare and drop: what the page shows is what the service answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from urllib.request import Request, urlopen
+
+import pytest
+from playwright.sync_api import expect
+
+DIGITS = "#a=digits-ath-64&b=digits-itq-64"
+
+
+def post(served, catalogue, form):
+    address = f"{served.url}/v1/catalogues/{catalogue}/search"
+    headers = {"Content-Type": "application/json"}
+    with urlopen(Request(address, json.dumps(form).encode(), headers)) as answer:
+        return json.load(answer)["results"][0]
+
+
+def hits(page, place):
+    """Ids and distances of a column, as they stand there."""
+    shown = page.locator(f".column-{place} .hit")
+    return shown.evaluate_all(
+        "all => all.map(e => [+e.dataset.id, +e.querySelector('.distance').textContent])"
+    )
+
+
+def found(answer):
+    return [[hit["id"], hit["distance"]] for hit in answer["hits"]]
+
+
+def settle(page):
+    expect(page.locator(".column-a")).to_have_attribute("aria-busy", "false")
+    expect(page.locator(".column-a .hit").first).to_be_visible()
+
+
+def test_a_query_that_is_picked_finds_what_the_service_finds(open_page, served):
+    page = open_page(DIGITS)
+    settle(page)
+    page.locator("#gallery [role=option]").nth(4).click()
+    expect(page).to_have_url(re.compile("q=target%3A4"))
+    expect(page.locator("#query")).to_contain_text("item 4 of the target domain")
+    for place, name in (("a", "digits-ath-64"), ("b", "digits-itq-64")):
+        answer = post(served, name, {"ids": [4], "domain": "target", "k": 12})
+        expect(page.locator(f".column-{place}")).to_have_attribute("aria-busy", "false")
+        assert hits(page, place) == found(answer)
+    expect(page.locator("#said")).to_contain_text("digits-ath-64: 12 items found")
+    expect(page.locator("#said")).to_contain_text("digits-itq-64: 12 items found")
+    assert page.locator(".column-a .hit img").first.evaluate("e => e.naturalWidth") == 64
+
+
+def test_a_reload_shows_the_same_and_back_goes_back(open_page):
+    page = open_page(DIGITS + "&q=target:2&k=6")
+    settle(page)
+    page.locator(".column-a .hit").nth(1).click()
+    expect(page).to_have_url(re.compile("pin=a%3A"))
+    before = page.url, hits(page, "a"), hits(page, "b")
+    assert len(before[1]) == 6
+    page.reload()
+    settle(page)
+    expect(page.locator('.column-a .hit[aria-selected="true"]')).to_have_count(1)
+    assert (page.url, hits(page, "a"), hits(page, "b")) == before
+    page.locator("#gallery [role=option]").nth(7).click()
+    expect(page.locator("#query")).to_contain_text("item 7 of")
+    page.go_back()
+    expect(page.locator("#query")).to_contain_text("item 2 of")
+    settle(page)
+    assert hits(page, "a") == before[1]
+
+
+def test_bits_that_differ_light_up(open_page):
+    page = open_page(DIGITS + "&q=target:1")
+    settle(page)
+    for place in ("a", "b"):
+        hit = page.locator(f".column-{place} .hit").last
+        hit.hover()
+        distance = int(hit.locator(".distance").inner_text())
+        codes = page.locator(f".column-{place} .codes")
+        expect(codes).to_contain_text(f"{distance} of 64 bits differ")
+        lit = codes.locator("svg").first.locator(".differs")
+        squares = lit.evaluate_all("all => all.map(e => e.getAttribute('d')).join('')")
+        assert squares.count("M") == distance
+    page.locator("h1").hover()
+    expect(page.locator(".column-b .codes")).to_contain_text("The query as 64 bits")
+
+
+def test_catalogues_side_by_side_are_those_of_the_same_things(open_page):
+    page = open_page(DIGITS)
+    settle(page)
+    values = page.locator("#choose-b option").evaluate_all("all => all.map(e => e.value)")
+    others = ("digits-itq-64", "digits-ath-linear-64", "digits-ath-16", "digits-ath-128")
+    assert values == ["-", *others]
+    page.select_option("#choose-b", "digits-ath-16")
+    expect(page.locator(".column-b h3")).to_have_text("digits-ath-16")
+    expect(page.locator(".column-b .codes")).to_contain_text("The query as 16 bits")
+    expect(page.locator("#figures tbody tr").last).to_contain_text("6416")
+    assert page.locator("#figures .line-b").count() == 2  # curve and legend
+    page.select_option("#choose-b", "-")
+    expect(page.locator(".column-b")).to_be_hidden()
+    page.select_option("#choose-a", "shapes-16")
+    expect(page.locator(".column-b h3")).to_have_text("shapes-24")
+    expect(page.locator(".column-a .caption").first).to_have_text("itself")
+
+
+def test_figures_are_those_of_the_service(open_page, served):
+    page = open_page(DIGITS)
+    with urlopen(f"{served.url}/v1/catalogues/digits-ath-64/figures") as answer:
+        figures = json.load(answer)
+    row = page.locator("#figures tbody tr").first
+    expect(row).to_contain_text(f"{100 * figures['radius_pr_area']:.1f}")
+    label = page.locator("#figures .curve > svg").get_attribute("aria-label")
+    assert f"digits-ath-64: area {100 * figures['radius_pr_area']:.1f}" in label
+
+
+def test_tags_filter_queries_and_what_is_found(open_page):
+    page = open_page(DIGITS)
+    settle(page)
+    page.select_option("#choose-asks", "3")
+    expect(page.locator("#shown")).not_to_contain_text("30 items")
+    labels = page.locator("#gallery [role=option]").evaluate_all("all => all.map(e => e.ariaLabel)")
+    assert labels
+    assert all(label.startswith("3, item") for label in labels)
+    page.select_option("#choose-tag", "5")
+    expect(page.locator(".column-a .caption").first).to_contain_text("5")
+    captions = page.locator(".column-a .hit .caption").all_inner_texts()
+    assert all(caption.endswith("5") for caption in captions)
+
+
+def test_items_of_the_index_ask_as_well(open_page):
+    page = open_page(DIGITS)
+    settle(page)
+    page.locator(".column-a .hit").nth(2).click()
+    held = page.locator(".column-a .hit").nth(2).get_attribute("data-id")
+    page.get_by_role("button", name="Ask with it").click()
+    expect(page.locator("#query")).to_contain_text(f"item {held} of the source domain")
+    expect(page.locator(".column-a .caption").first).to_have_text("itself")
+
+
+@pytest.mark.slow
+def test_a_surprise_is_a_query(open_page):
+    page = open_page(DIGITS)
+    settle(page)
+    page.evaluate("Math.random = () => 0.99")
+    page.get_by_role("button", name="Surprise me").click()
+    expect(page.locator("#query")).to_contain_text("item 29 of the target domain")
+
+
+def test_items_without_pictures_show_their_codes(open_page, keep):
+    page = open_page("#a=bare")
+    settle(page)
+    tile = page.locator("#gallery [role=option]").nth(3)
+    expect(tile).to_contain_text("3")
+    expect(tile.locator("svg.bits")).to_be_visible()
+    expect(page.locator(".column-a .hit svg.bits").first).to_be_visible()
+    expect(page.locator("#figures")).to_contain_text("No figures: items need tags")
+    expect(page.locator("#drop")).to_be_hidden()
+    assert page.locator("#query svg.bits").bounding_box()["width"] < 120
+    keep(page, "without-pictures")
+
+
+DROP = """([text, name, type]) => {
+  const bytes = Uint8Array.from(atob(text), c => c.charCodeAt(0));
+  const carried = new DataTransfer();
+  carried.items.add(new File([bytes], name, { type }));
+  for (const kind of ["dragover", "drop"]) {
+    document.body.dispatchEvent(
+      new DragEvent(kind, { bubbles: true, cancelable: true, dataTransfer: carried }));
+  }
+}"""
+
+
+def test_a_picture_that_is_dropped_asks(open_page, served, places, keep):
+    page = open_page("#a=shapes-16&b=shapes-24&q=any:0")
+    settle(page)
+    picture = places[0] / "bars.png"
+    page.evaluate(DROP, [b64encode(picture.read_bytes()).decode(), "bars.png", "image/png"])
+    expect(page.locator("#query")).to_contain_text("a picture of yours")
+    settle(page)
+    expect(page).to_have_url(re.compile("code=shapes-16"))
+    for place, name in (("a", "shapes-16"), ("b", "shapes-24")):
+        assert hits(page, place) == found(post(served, name, {"ids": [1], "k": 12}))
+    before = hits(page, "a")
+    keep(page, "dropped")
+    page.reload()
+    settle(page)
+    expect(page.locator("#query")).to_contain_text("of a picture that is not kept")
+    assert hits(page, "a") == before
+
+
+def test_what_is_no_picture_is_refused_in_words(open_page, places):
+    page = open_page("#a=shapes-16")
+    settle(page)
+    page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"no"})
+    expect(page.get_by_role("alert")).to_contain_text("That is no picture")
+    page.get_by_role("button", name="All right").click()
+    expect(page.get_by_role("alert")).to_be_hidden()
+    page.set_input_files("#file", places[0] / "bars.png")
+    expect(page.locator("#query")).to_contain_text("bars.png")
+
+
+@pytest.mark.slow
+def test_a_broken_picture_is_refused_by_the_service(open_page):
+    page = open_page("#a=shapes-16", quiet=False)  # the browser logs the status
+    settle(page)
+    broken = {"name": "a.png", "mimeType": "image/png", "buffer": b"no picture at all"}
+    page.set_input_files("#file", broken)
+    expect(page.locator(".column-a .message")).to_contain_text("image: cannot be read")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["#a=nothing&q=target:99999999", "#q=x:y&k=7&pin=c:1&b=%"])
+def test_an_address_that_makes_no_sense_is_put_right(open_page, where):
+    page = open_page(where, quiet=False)
+    expect(page.locator(".column-a h3")).to_have_text("digits-ath-64")
+    expect(page.locator(".column-a")).to_have_attribute("aria-busy", "false")
+    if "99999999" in where:
+        expect(page.locator(".column-a .message")).to_contain_text("there is no item 99999999")
+    else:
+        settle(page)

@@ -1,0 +1,85 @@
+"""A service that dies, hangs or wants a key: a clear word, and a way on."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.test_for_everybody import faults
+from tests.browser.test_searching import DIGITS, settle
+from tests.service.process import KEY, running, start
+
+
+def test_a_service_that_dies_is_told_and_tried_again(open_page, places, keep):
+    folder, words = places
+    served = start(folder, *words, key=None)
+    try:
+        page = open_page(DIGITS, url=served.url, quiet=False)
+        settle(page)
+        served.process.terminate()
+        served.process.wait()
+        page.locator("#gallery [role=option]").nth(3).click()
+        notice = page.get_by_role("alert")
+        expect(notice).to_contain_text("The service does not answer")
+        expect(page.locator(".column-a .message")).to_have_text("There is no answer.")
+        assert page.locator('[aria-busy="true"]').count() == 0
+        assert page.locator(".bits:visible").count() == 0  # nothing of what was found before
+        assert faults(page) == []
+        keep(page, "dead")
+        page.get_by_role("button", name="Try again").click()
+        expect(notice).to_contain_text("The service does not answer")
+        with running(folder, *words, "--port", str(served.port), key=None):
+            page.get_by_role("button", name="Try again").click()
+            expect(page.locator("#query")).to_contain_text("item 3 of the target domain")
+            settle(page)
+            expect(notice).to_be_hidden()
+    finally:
+        served.process.kill()
+        served.process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
+def test_a_service_that_hangs_is_not_waited_for(open_page, places):
+    with running(places[0], *places[1], key=None) as served:
+        page = open_page(DIGITS, url=served.url, quiet=False)
+        settle(page)
+        page.clock.install()
+        served.process.send_signal(signal.SIGSTOP)
+        try:
+            page.locator("#gallery [role=option]").nth(3).click()
+            expect(page.locator(".column-a")).to_have_attribute("aria-busy", "true")
+            page.clock.fast_forward(21_000)
+            expect(page.get_by_role("alert")).to_contain_text("The service does not answer")
+            expect(page.locator(".column-a")).to_have_attribute("aria-busy", "false")
+        finally:
+            served.process.send_signal(signal.SIGCONT)
+        page.get_by_role("button", name="Try again").click()
+        settle(page)
+
+
+def test_the_key_is_asked_for_until_it_is_right(open_page, keyed, keep):
+    page = open_page(DIGITS, url=keyed.url, quiet=False)  # the browser logs the refusals
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("asks for its key")
+    assert faults(page) == []
+    keep(page, "key")
+    page.keyboard.type("a-key-that-is-wrong-0000")
+    page.keyboard.press("Enter")
+    expect(dialog).to_contain_text("That key was not accepted")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("alert")).to_contain_text("Without its key")
+    page.get_by_role("button", name="Enter the key").click()
+    page.get_by_label("Key", exact=True).fill(KEY)
+    page.get_by_role("button", name="Go on").click()
+    settle(page)
+    expect(dialog).to_be_hidden()
+    picture = page.locator(".column-a .hit .face.loaded img").first
+    assert picture.get_attribute("src").startswith(f"blob:{keyed.url}")
+    assert KEY not in page.url
+    page.reload()
+    settle(page)  # kept for this tab
+    assert page.evaluate("localStorage.length") == 0

@@ -1,0 +1,130 @@
+"""`bridgehash demo --serve`: catalogues that fit together, an address, and a clean end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from urllib.request import urlopen
+
+import numpy as np
+import pytest
+from numpy.lib.npyio import NpzFile
+
+pytest.importorskip("fastapi", reason="no service: pip install 'bridgehash[serve]'")
+
+from bridgehash.cli import demo_collections, demo_service
+from bridgehash.cli.main import main
+from bridgehash.datasets import digit_domains
+from bridgehash.features.folder import class_of, list_images
+from bridgehash.service.opening import close_catalogues, open_catalogues
+from bridgehash.service.settings import make_settings
+from tests.service.process import launch
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No data pack, neither by name nor beside the folder."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.delenv("BRIDGEHASH_DATA", raising=False)
+    monkeypatch.setenv("BRIDGEHASH_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def test_catalogues_of_the_digits_can_be_opened(tmp_path: Path) -> None:
+    domains = digit_domains(200, n_queries=20)
+    files = demo_service.make_catalogues(
+        tmp_path, [demo_collections.digits(tmp_path / "digits", domains)]
+    )
+    catalogues = open_catalogues(files, make_settings("127.0.0.1", None))
+    assert list(catalogues) == [f"digits-{coding.name}" for coding in demo_service.CODINGS]
+    assert {each.n_bits for each in catalogues.values()} == {16, 64, 128}
+    for each in catalogues.values():
+        assert len(each.store.index) == 100
+        assert len(each.sides["source"].pictures) == 100
+        assert len(each.sides["target"].pictures) == 20
+    close_catalogues(catalogues)
+
+
+def test_pictures_are_the_digits(tmp_path: Path) -> None:
+    from PIL import Image
+
+    domains = digit_domains(60, n_queries=8)
+    (tmp_path / "digits" / "source").mkdir(parents=True)
+    (tmp_path / "digits" / "source" / "999.png").write_bytes(b"of a larger run")
+    collection = demo_collections.digits(tmp_path / "digits", domains)
+    assert len(list(collection.items.pictures.iterdir())) == 30
+    with Image.open(collection.items.pictures / "7.png") as image:
+        ink = 1.0 - np.asarray(image).reshape(8, 8, 8, 8).mean(axis=(1, 3)) / 255
+    assert np.corrcoef(ink.ravel(), domains.source.images[7].ravel())[0, 1] > 0.99
+    assert collection.items.tags[7] == str(domains.source.y[7])
+
+
+def test_without_the_data_pack_there_are_digits_only(
+    nowhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert demo_collections.sketches_and_photos() is None
+    (found,) = demo_service.find_collections(nowhere / "out")
+    assert found.name == "digits"
+    assert "BRIDGEHASH_DATA" in capsys.readouterr().err
+
+
+def test_sketches_and_photos_go_with_their_pictures(
+    data_pack: Callable[[str], NpzFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(data_pack("pacs").fid.name).parent
+    if not (folder / "images" / "index.csv").is_file():
+        pytest.skip("no images in the data pack")
+    monkeypatch.setenv("BRIDGEHASH_DATA", str(folder))
+    collection = demo_collections.sketches_and_photos()
+    assert collection is not None
+    for part in (collection.items, collection.queries):
+        assert [class_of(name) for name in list_images(part.pictures)] == part.tags.tolist()
+        assert len(part.X) == 150
+    assert len(collection.task.X_target) == 3929 - 150
+
+
+def test_a_port_belongs_to_serve(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--port", "8000"]) == 2
+    assert "--port belongs to --serve" in capsys.readouterr().err
+
+
+def test_a_file_in_place_of_the_folder_is_refused(
+    nowhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (nowhere / "demo").write_text("mine")
+    assert main(["demo", "--serve", "--out", str(nowhere / "demo")]) == 2
+    assert "is a file" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_told_before_anything_is_made(
+    nowhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(["demo", "--serve", "--port", port]) == 2
+    assert f"--port {port}: cannot be used" in capsys.readouterr().err
+    assert not (nowhere / "here" / "demo").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
+def test_the_demo_is_served_and_ends_with_ctrl_c(nowhere: Path) -> None:
+    line = [sys.executable, "-m", "bridgehash", "demo", "--serve", "--port", "0"]
+    served = launch(line, nowhere / "here", nowhere)
+    try:
+        with urlopen(f"{served.url}/v1/catalogues") as answer:
+            names = [each["name"] for each in json.load(answer)["catalogues"]]
+        assert names[:2] == ["digits-ath-64", "digits-itq-64"]
+        served.process.send_signal(signal.SIGINT)
+        assert served.process.wait(timeout=60) == 0
+        assert "Traceback" not in served.log.read_text()
+    finally:
+        served.process.kill()
+        served.process.wait()

@@ -1,0 +1,109 @@
+"""What does not belong together is refused at start, in one sentence, and nothing is left open."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bridgehash import ATH, save
+from bridgehash.cli.main import main
+from bridgehash.index import HammingIndex
+from bridgehash.origins import origin
+from bridgehash.service.opening import open_catalogues
+from tests.service.process import KEY
+
+
+@pytest.fixture
+def refused(folder, monkeypatch, capsys):
+    """`refused(line)`: why `bridgehash serve` did not start."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("BRIDGEHASH_API_KEY", KEY)
+
+    def call(line: str) -> str:
+        before = sorted(path.name for path in folder.iterdir())
+        assert main(["serve", "--port", "0", *line.split()]) == 2
+        ended = capsys.readouterr()
+        assert ended.out == ""
+        assert ended.err.count("\n") == 1
+        assert sorted(path.name for path in folder.iterdir()) == before
+        return ended.err
+
+    return call
+
+
+PAIR = "--model model.bh --index photos.bhi"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("--model plain.bh --index photos.bhi", "holds codes of another model than plain.bh"),
+        ("--model model.bh --index plain.bhi", "does not say which domain"),
+        ("--model model.bh --index lost.bhi", "no such file"),
+        ("--model lost.bh --index photos.bhi", "no such file"),
+        ("--model model.bh --index model.bh", "not an index"),
+        ("--model model.bh --index unnamed.bhi", "does not say which domain"),
+        ("--model model.bh --index short.bhi", "holds codes of 8 bits, but model.bh makes codes"),
+        ("--model other.bh --index photos.bhi", "holds codes of another model"),
+        (PAIR + " --queries photos.bhi", "holds codes of the source domain, not of the target"),
+        (PAIR + " --query-images photos", "--query-images belongs to --queries"),
+        (PAIR + " --images none", "there is no such folder"),
+        (PAIR + " --backbone gist", "its queries have 5 features, but gist makes 512"),
+        (PAIR + " --backbone gits", "did you mean 'gist'"),
+        (PAIR + " --model model.bh", "--index: 1 for 2 of --model"),
+        (f"{PAIR} {PAIR}", "a second index called photos"),
+        (f"{PAIR} {PAIR} {PAIR} --images photos --images photos", "--images: 2 for 3 of --model"),
+        ("--model model.bh --index sp%ace.bhi", "is part of addresses"),
+        ("--model plain.bh --index plain.bhi --queries photos.bhi", "needs a model of two domains"),
+        (PAIR + " --host 256.0.0.1", "cannot be used"),
+        (PAIR + " --key-file none", "the key cannot be read"),
+    ],
+)
+def test_what_does_not_fit_is_refused(refused, folder, line, reason):
+    shutil.copy(folder / "photos.bhi", folder / "sp%ace.bhi")
+    HammingIndex(12).add(np.zeros((3, 2), np.uint8)).save(folder / "unnamed.bhi")
+    short = HammingIndex(8).add(np.zeros((3, 1), np.uint8))
+    short.about = {"domain": "source"}
+    short.save(folder / "short.bhi")
+    X_s, X_t = np.load(folder / "source.npy"), np.load(folder / "target.npy")
+    save(ATH.unsupervised(n_bits=12, random_state=1).fit(X_s, X_t), folder / "other.bh")
+    assert reason in refused(line)
+
+
+def test_other_addresses_need_a_key(refused, monkeypatch):
+    monkeypatch.delenv("BRIDGEHASH_API_KEY")
+    assert "needs a key" in refused(PAIR + " --host 0.0.0.0")
+
+
+def test_no_key_stands_on_the_command_line(refused):
+    assert "no such option" in refused(PAIR + " --key secret").lower()
+
+
+def test_an_index_of_the_target_is_asked_with_the_source(files, settings):
+    swapped = replace(
+        files[0], index=files[0].queries, queries=files[0].index, images=None, query_images=None
+    )
+    (catalogue,) = open_catalogues([swapped], settings).values()
+    assert (catalogue.index_domain, catalogue.query_domain) == ("target", "source")
+    catalogue.store.close()
+
+
+def test_codes_that_tell_no_model_are_taken_at_their_word(folder, files, settings):
+    index = HammingIndex.load(folder / "photos.bhi")
+    index.about = {"domain": "source"}
+    index.save(folder / "photos.bhi")
+    (catalogue,) = open_catalogues(files[:1], settings).values()
+    catalogue.store.close()
+    assert "model" in origin(folder / "model.bh", None)
+
+
+def test_the_package_does_without_the_service():
+    import subprocess
+    import sys
+
+    code = "import sys, bridgehash, bridgehash.cli.main; print('fastapi' in sys.modules)"
+    line = [sys.executable, "-c", code]
+    assert subprocess.run(line, capture_output=True, text=True).stdout == "False\n"

@@ -1,0 +1,220 @@
+"""A bad request gets one sentence, the field and a status of its own; never a 5xx."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+
+import numpy as np
+import pytest
+
+from bridgehash.service.bodies import NPY
+
+P = "/v1/catalogues/photos"
+JSON = {"Content-Type": "application/json"}
+BIG = "1" + "0" * 30
+
+
+def npy(array: np.ndarray, **options: bool) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, **options)
+    return file.getvalue()
+
+
+def header(text: str, data: bytes = b"") -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + data
+
+
+BODIES = [
+    ("/search", b"{}", 422, None),
+    ("/search", b"", 400, "body"),
+    ("/search", b"{", 400, "body"),
+    ("/search", b"\xff\xfe", 400, "body"),
+    ("/search", b"[]", 422, "body"),
+    ("/search", b"[" * 100_000, 400, "body"),
+    ("/search", b'{"features": [[1, 2, 3, 4, NaN]]}', 422, "features[0][4]"),
+    ("/search", b'{"features": [[1, 2, 3, 4, 1e999]]}', 422, "features[0][4]"),
+    ("/search", b'{"features": [[1, 2, 3, 4, "5"]]}', 422, "features[0][4]"),
+    ("/search", b'{"features": [[1, 2, 3, 4, true]]}', 422, "features[0][4]"),
+    ("/search", b'{"features": [[1, 2, 3, 4]]}', 422, "features[0]"),
+    ("/search", b'{"features": []}', 422, "features"),
+    ("/search", b'{"features": [[1, 2, 3, 4, 5]], "ids": [1]}', 422, "features"),
+    ("/search", b'{"features": [[1, 2, 3, 4, 5]], "domain": "any"}', 422, "domain"),
+    ("/search", b'{"features": [[1, 2, 3, 4, 5]], "colour": 1}', 422, "colour"),
+    ("/search", b'{"codes": ["fff"]}', 422, "codes[0]"),
+    ("/search", b'{"codes": ["ffff"]}', 422, "codes"),
+    ("/search", b'{"codes": ["zzzz"]}', 422, "codes[0]"),
+    ("/search", b'{"codes": ["ff"]}', 422, "codes[0]"),
+    ("/search", b'{"ids": [12345]}', 404, "ids"),
+    ("/search", b'{"ids": [-1]}', 422, "ids[0]"),
+    ("/search", b'{"ids": [' + BIG.encode() + b"]}", 422, "ids[0]"),
+    ("/search", b'{"ids": [1.5]}', 422, "ids[0]"),
+    ("/search", b'{"ids": [1], "k": 0}', 422, "k"),
+    ("/search", b'{"ids": [1], "k": 1001}', 422, "k"),
+    ("/search", b'{"ids": [1], "tag": "' + b"x" * 201 + b'"}', 422, "tag"),
+    ("/search", b'{"ids": [1], "tag": "\\ud800"}', 400, "body"),
+    ("/encode", b'{"features": [[1]]}', 422, "features[0]"),
+    ("/items", b"{}", 422, "features"),
+    ("/items", b'{"codes": ["fff0"], "ids": [1, 2]}', 422, "ids"),
+    ("/items", b'{"codes": ["fff0", "fff0"], "ids": [1, 1]}', 422, "ids"),
+    ("/items", b'{"codes": ["fff0"], "tags": []}', 422, "tags"),
+    ("/items", b'{"codes": ["fff0"], "tags": [1]}', 422, "tags[0]"),
+    ("/remove", b'{"ids": []}', 422, "ids"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "status", "field"), BODIES)
+def test_bad_json(client, keyed, path, body, status, field):
+    answer = client.post(P + path, content=body, headers={**JSON, **keyed})
+    assert (answer.status_code, answer.json()["field"]) == (status, field)
+    assert answer.json()["error"]
+    assert set(answer.json()) == {"error", "field"}
+
+
+ARRAYS = [
+    (b"", 400),
+    (npy(np.zeros((2, 5)))[:-1], 400),
+    (npy(np.zeros((2, 5)))[:20], 400),
+    (npy(np.zeros((2, 5))) + b"x", 400),
+    (npy(np.zeros((2, 4))), 422),
+    (npy(np.zeros(5)), 422),
+    (npy(np.zeros((0, 5))), 422),
+    (npy(np.full((2, 5), np.nan)), 422),
+    (npy(np.full((2, 5), np.inf, np.float32)), 422),
+    (npy(np.zeros((2, 5), complex)), 422),
+    (npy(np.array([[None] * 5]), allow_pickle=True), 422),
+    (header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000, 5)}"), 400),
+    (header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -5)}"), 422),
+    (header("{'descr': '|O', 'fortran_order': False, 'shape': (1, 5)}", b"x" * 40), 422),
+    (header("(" * 900), 400),
+    (header("__import__('os').getpid()"), 400),
+    (header("{'descr': '<f8', 'fortran_order': False, 'shape': (1, 5)" + " " * 2000 + "}"), 400),
+]
+
+
+@pytest.mark.parametrize(("body", "status"), ARRAYS)
+def test_bad_arrays(client, body, status):
+    for path in ("/search", "/encode"):
+        answer = client.post(P + path, content=body, headers={"Content-Type": NPY})
+        assert answer.status_code == status, answer.text
+        assert answer.json()["field"] in ("body", "features")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "field"),
+    [
+        ("GET", "/v1/catalogues/none", 404, "catalogue"),
+        ("GET", P + "/items?limit=201", 422, "limit"),
+        ("GET", P + "/items?limit=x", 422, "limit"),
+        ("GET", P + "/items?domain=up", 422, "domain"),
+        ("GET", P + "/items?domain=any", 422, "domain"),
+        ("GET", P + "/items?offset=-1", 422, "offset"),
+        ("GET", P + "/items/x", 422, "id"),
+        ("GET", P + f"/items/{BIG}", 422, "id"),
+        ("GET", "/v1/catalogues/plain/items?domain=source", 422, "domain"),
+        ("GET", P + "/search", 405, None),
+        ("DELETE", P + "/items", 405, None),
+        ("POST", P + "/search", 415, "Content-Type"),
+        ("GET", "/favicon.ico", 404, None),
+        ("GET", "/openapi.json/", 404, None),
+    ],
+)
+def test_bad_addresses(client, method, path, status, field):
+    answer = client.request(method, path)
+    assert (answer.status_code, answer.json()["field"]) == (status, field)
+
+
+def test_features_too_large_to_be_multiplied(client):
+    huge = {"features": [[1.7e308, -1.7e308] * 256]}
+    answer = client.post("/v1/catalogues/plain/search", json=huge)
+    assert (answer.status_code, answer.json()["field"]) == (422, "features")
+
+
+def test_compressed_bodies_are_refused(client):
+    headers = {**JSON, "Content-Encoding": "gzip"}
+    assert client.post(P + "/search", content=b"x", headers=headers).status_code == 415
+
+
+def test_bodies_beyond_the_limit_are_refused_before_and_while_they_come(serve):
+    client = serve(body_bytes=100)
+
+    async def endless():
+        for _ in range(1000):
+            yield b" " * 50
+        raise AssertionError("all of it was read")
+
+    for body in (b" " * 101, endless()):
+        answer = client.post(P + "/search", content=body, headers=JSON)
+        assert (answer.status_code, answer.json()["field"]) == (413, "body")
+
+
+def test_a_body_that_says_it_is_too_long_is_not_read(serve):
+    client = serve(body_bytes=100)
+
+    async def body():
+        raise AssertionError("it was read")
+        yield b""
+
+    for length in ("101", "9" * 30):
+        headers = {**JSON, "Content-Length": length}
+        assert client.post(P + "/search", content=body(), headers=headers).status_code == 413
+
+
+def test_bodies_of_all_requests_together_are_bounded(serve):
+    client = serve(held_bytes=100)
+    answer = client.post(P + "/search", content=b" " * 101, headers=JSON)
+    assert answer.status_code == 503
+    for _ in range(5):  # what is answered is held no longer
+        assert client.post(P + "/search", json={"ids": [1], "k": 1}).status_code == 200
+
+
+def test_limits_of_a_batch(serve, keyed):
+    client = serve(rows=3, queries=2, k=20, hits=30)
+    row, code = [1.0] * 5, "fff0"
+    for path, form, field in (
+        ("/search", {"features": [row] * 3}, "features"),
+        ("/search", {"codes": [code] * 3}, "codes"),
+        ("/search", {"ids": [1, 2, 3]}, "ids"),
+        ("/search", {"ids": [1, 2], "k": 16}, "k"),
+        ("/search", {"ids": [1], "k": 21}, "k"),
+        ("/encode", {"features": [row] * 4}, "features"),
+        ("/items", {"codes": [code] * 4}, "codes"),
+        ("/remove", {"ids": [1, 2, 3, 4]}, "ids"),
+    ):
+        answer = client.post(P + path, json=form, headers=keyed)
+        assert (answer.status_code, answer.json()["field"]) == (422, field), path
+    assert client.post(P + "/search", json={"ids": [1, 2], "k": 15}).status_code == 200
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(serve):
+    client = serve(seconds=0.05)
+
+    async def slow():
+        yield b"{"
+        await asyncio.sleep(5)
+
+    answer = client.post(P + "/search", content=slow(), headers=JSON)
+    assert (answer.status_code, answer.json()["field"]) == (408, "body")
+
+
+def test_work_that_takes_too_long_is_given_up(serve, monkeypatch):
+    import time
+
+    client = serve(seconds=0.05)
+    store = client.app.state.desk.catalogues["photos"].store
+    monkeypatch.setattr(store.index, "snapshot", lambda: time.sleep(0.3))
+    answer = client.post(P + "/search", json={"ids": [1]})
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+
+
+def test_a_fault_tells_nothing_of_what_was_sent(client, monkeypatch, caplog):
+    def fault(*arguments):
+        raise RuntimeError("secret-body")
+
+    catalogue = type(client.app.state.desk.catalogues["photos"])
+    monkeypatch.setattr(catalogue, "items_of", fault)
+    answer = client.get(P + "/items/1")
+    assert answer.status_code == 500
+    assert "secret-body" not in answer.text + caplog.text
+    assert "RuntimeError at" in caplog.text
