@@ -4,19 +4,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-milvus check levels compared cifar choices pairs benchmark search load docs format clean
+.PHONY: demo test test-browser test-slow test-milvus check levels compared cifar choices pairs benchmark search load docs format clean
 
 demo: $(READY)
 	$(BIN)/bridgehash demo --out demo
 
 # One thread a worker: small problems, and thread pools that compete make them slow.
 test: check
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --ignore=tests/browser
 
 check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# In a real browser, one at a time: a busy machine makes pages late.
+test-browser: $(READY)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
