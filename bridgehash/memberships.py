@@ -156,23 +156,17 @@ class Propagation(BaseEstimator):
             if (here.y >= 0).all():
                 found.append(here.y)
                 continue
-            M = self._members(here, there, n_classes, same_space, rng)
+            needed = same_space or not (here.y >= 0).any()
+            counted = self._votes(here, there, n_classes, same_space, rng) if needed else None
+            M = self._members(here, counted, n_classes)
             found.append(np.where(surest(M, self.keep) | (here.y >= 0), M.argmax(axis=1), -1))
         return replace(data, y_source=found[0], y_target=found[1])
 
-    def _members(
-        self,
-        here: _Rows,
-        there: _Rows,
-        n_classes: int,
-        same_space: bool,
-        rng: np.random.RandomState,
-    ) -> Array:
-        """Memberships of the rows of a domain, shape (n, n_classes)."""
+    def _members(self, here: _Rows, counted: Array | None, n_classes: int) -> Array:
+        """Memberships of the rows of a domain, shape (n, n_classes), given votes from outside."""
         S = neighbour_graph(here.centred, self.n_neighbors)
         evidence = _heat(S, here, n_classes)
-        if same_space or not (here.y >= 0).any():
-            counted = self._votes(here, there, n_classes, same_space, rng)
+        if counted is not None:
             evidence += spread(S, counted, self.alpha)
         seen = evidence.sum(axis=0) > 0
         shares = self._first_shares(seen)
