@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array
 
+from ._xp import array_namespace, is_foreign, to_numpy
 from .linalg import Array
 
 FLOATS = [np.float64, np.float32]
@@ -21,20 +22,38 @@ UNKNOWN = -1  # the label of a sample whose class is not known, as in scikit-lea
 
 def check_domain(X: ArrayLike, name: str) -> Array:
     """A finite (n, d) float array with at least two rows; float32 stays float32."""
+    if is_foreign(X):
+        return _at_least_two(check_foreign(X, name), name)
     try:
         checked: Array = check_array(X, dtype=FLOATS, ensure_min_samples=0, input_name=name)
     except ValueError as error:
         raise ValueError(str(error) if name in str(error) else f"{name}: {error}") from error
-    if len(checked) < 2:
-        raise ValueError(f"{name} has {len(checked)} rows; at least two are needed to learn from")
-    return checked
+    return _at_least_two(checked, name)
+
+
+def check_foreign(X: Any, name: str) -> Any:
+    """A finite (n, d) array of 32- or 64-bit floats of another library, as it is."""
+    xp = array_namespace(X)
+    if X.ndim != 2 or X.shape[1] == 0:
+        raise ValueError(f"{name} has shape {tuple(X.shape)}; one row a sample is needed")
+    if X.dtype not in (xp.float32, xp.float64):
+        raise ValueError(f"{name} holds {X.dtype}; float32 or float64 is needed")
+    if not bool(xp.all(xp.isfinite(X))):
+        raise ValueError(f"{name} contains NaN or infinity")
+    return X
+
+
+def _at_least_two(X: Array, name: str) -> Array:
+    if X.shape[0] < 2:
+        raise ValueError(f"{name} has {X.shape[0]} rows; at least two are needed to learn from")
+    return X
 
 
 def check_labels(y: ArrayLike | None, n: int, name: str) -> NDArray[Any] | None:
     """A one-dimensional array of n labels, or None where none were given."""
     if y is None:
         return None
-    y = np.asarray(y)
+    y = to_numpy(y)
     if y.ndim != 1 or len(y) != n:
         raise ValueError(
             f"{name} has shape {y.shape}; one label for each of the {n} rows is needed"
@@ -51,7 +70,7 @@ def check_pairs(pairs: ArrayLike | None, n_source: int, n_target: int) -> NDArra
     """Row numbers of shape (p, 2) within both domains, or None where none were given."""
     if pairs is None:
         return None
-    checked = np.asarray(pairs)
+    checked = to_numpy(pairs)
     if checked.ndim != 2 or checked.shape[1] != 2 or checked.dtype.kind not in "iu":
         raise ValueError(
             f"pairs has shape {checked.shape} and type {checked.dtype}; two whole numbers a pair "

@@ -7,6 +7,7 @@ and searches live on the host unless the data is on a GPU.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,20 @@ from sklearn.externals.array_api_compat import (
     is_torch_array,
 )
 
-__all__ = ["array_namespace", "is_foreign", "is_on_gpu", "like", "row_squares", "to_numpy"]
+__all__ = [
+    "array_namespace",
+    "empty_on",
+    "is_array_api_obj",
+    "is_foreign",
+    "is_on_gpu",
+    "kth_smallest",
+    "like",
+    "row_squares",
+    "singular",
+    "spd_solver",
+    "take_rows",
+    "to_numpy",
+]
 
 
 def is_foreign(x: Any) -> bool:
@@ -66,3 +80,62 @@ def row_squares(X: Any) -> Any:
     if is_numpy_array(X):
         return np.einsum("ij,ij->i", X, X)
     return array_namespace(X).linalg.vecdot(X, X)
+
+
+def kth_smallest(X: Any, k: int) -> Any:
+    """The value at place k, counted from 0, of each column in ascending order.
+
+    >>> kth_smallest(np.array([[3.0], [1.0], [2.0]]), 1)
+    array([2.])
+    """
+    if is_numpy_array(X):
+        return np.partition(np.ascontiguousarray(X.T), k, axis=1)[:, k]
+    return array_namespace(X).sort(X, axis=0)[k, :]
+
+
+def spd_solver(Phi: Any, ridge: float) -> Callable[[Any], Any]:
+    """b ↦ (Φ + ρI)⁻¹ b, for a library other than NumPy."""
+    xp = array_namespace(Phi)
+    Phi = Phi + ridge * xp.eye(Phi.shape[0], dtype=Phi.dtype, device=device(Phi))
+    if is_torch_array(Phi):
+        import torch
+
+        L, info = torch.linalg.cholesky_ex(Phi)
+        if int(info) != 0:
+            raise singular(ridge)
+        return lambda b: torch.cholesky_solve(b, L)
+    return lambda b: xp.linalg.solve(Phi, b)
+
+
+def singular(ridge: float) -> np.linalg.LinAlgError:
+    """What to say of a Φ that has no factor."""
+    return np.linalg.LinAlgError(
+        f"the normal matrix is singular at ridge={ridge:g}; give a larger ridge"
+    )
+
+
+def take_rows(X: Any, rows: NDArray[np.intp]) -> Any:
+    """Rows of X by number."""
+    if is_numpy_array(X):
+        return X[rows]
+    return array_namespace(X).take(X, like(rows, X), axis=0)
+
+
+def empty_on(device: str) -> Any:
+    """An array without values on a device of torch; "auto": a GPU, or NumPy where there is none."""
+    try:
+        import torch
+    except ImportError as error:
+        if device == "auto":
+            return np.empty(0)
+        raise ImportError(
+            f"device={device!r} needs torch; pip install 'bridgehash[gpu]'"
+        ) from error
+    if device == "auto":
+        return torch.empty(0, device="cuda") if torch.cuda.is_available() else np.empty(0)
+    try:
+        return torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"device={device!r} is not to be had: {str(error).splitlines()[0]}"
+        ) from error

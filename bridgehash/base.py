@@ -6,7 +6,7 @@ Learning may involve two domains; its result is always ordinary encoders, one pe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -22,6 +22,7 @@ from ._validation import (
     check_parameters,
     class_ids,
 )
+from ._xp import array_namespace, like
 from .codes import pack, signs
 from .encoder import LinearEncoder, SaveMixin
 from .linalg import Array
@@ -121,6 +122,11 @@ class TrainingData:
     y_target: Ids | None = None
     pairs: NDArray[np.intp] | None = None  # (p, 2) rows of the source and of the target
 
+    def like(self, reference: Array) -> TrainingData:
+        """The same rows in the library, and on the device, of another array."""
+        X_s, X_t = like(self.X_source, reference), like(self.X_target, reference)
+        return replace(self, X_source=X_s, X_target=X_t)
+
     def labelled_source(self, method: str) -> tuple[Array, Ids]:
         """Rows of the source whose class is known, and their classes as ids 0 to c - 1."""
         if self.y_source is None:
@@ -132,6 +138,11 @@ class TrainingData:
                 f"y_source holds fewer than two classes; {method} learns to tell classes apart"
             )
         return self.X_source[known], ids
+
+
+def _all_equal(X: Array) -> bool:
+    equal = array_namespace(X).all
+    return bool(equal(X[1:2, :] == X[:1, :])) and bool(equal(X[1:, :] == X[:1, :]))
 
 
 class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
@@ -168,11 +179,11 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
         check_parameters(self)
         X_s, X_t = check_domain(X_source, "X_source"), check_domain(X_target, "X_target")
         for X, name in ((X_s, "X_source"), (X_t, "X_target")):
-            if (X.min(axis=0) == X.max(axis=0)).all():
+            if _all_equal(X):
                 raise ValueError(f"all rows of {name} are equal; there is nothing to tell apart")
-        y_s = check_labels(y_source, len(X_s), "y_source")
-        y_t = check_labels(y_target, len(X_t), "y_target")
-        known = check_pairs(pairs, len(X_s), len(X_t))
+        y_s = check_labels(y_source, X_s.shape[0], "y_source")
+        y_t = check_labels(y_target, X_t.shape[0], "y_target")
+        known = check_pairs(pairs, X_s.shape[0], X_t.shape[0])
         data = TrainingData(X_s, X_t, *class_ids(y_s, y_t), known)
         self.source_encoder_, self.target_encoder_ = self._learn(data)
         return self

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ._xp import array_namespace, is_foreign, kth_smallest
+
 MAX_BITS = 4096
 _TILE = 1 << 19  # pairs per tile: a few MB of temporaries, small enough for the L2 cache
 
@@ -23,7 +25,9 @@ def signs(H: ArrayLike) -> NDArray[np.int8]:
     >>> signs([[0.3, -2.0, 0.0]])
     array([[ 1, -1, -1]], dtype=int8)
     """
-    return np.where(np.asarray(H) > 0, np.int8(1), np.int8(-1))
+    values: Any = H if is_foreign(H) else np.asarray(H)
+    xp = array_namespace(values)
+    return 2 * xp.astype(values > 0, xp.int8) - 1
 
 
 def balanced_signs(H: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -36,12 +40,18 @@ def balanced_signs(H: NDArray[np.floating]) -> NDArray[np.floating]:
            [ 1.],
            [-1.]])
     """
-    half = len(H) - len(H) // 2
-    columns = np.ascontiguousarray(H.T)
-    order = np.argsort(columns, axis=1, kind="stable")
-    B = np.full_like(columns, -1.0)
-    np.put_along_axis(B, order[:, half:], 1.0, axis=1)
-    return np.ascontiguousarray(B.T)
+    xp, n = array_namespace(H), H.shape[0]
+    if n < 2:
+        return xp.full_like(H, -1.0)
+    cut = kth_smallest(H, n - n // 2)  # the least of the larger half
+    above, equal = cut < H, cut == H
+    wanted = n // 2 - xp.count_nonzero(above, axis=0)
+    if bool(xp.any(xp.count_nonzero(equal, axis=0) != wanted)):  # ties: the last ones are up
+        from_the_end = xp.flip(
+            xp.cumulative_sum(xp.flip(xp.astype(equal, xp.int64), axis=0), axis=0), axis=0
+        )
+        equal = equal & (from_the_end <= wanted)
+    return 2.0 * xp.astype(above | equal, H.dtype) - 1.0
 
 
 def n_bytes(n_bits: int) -> int:

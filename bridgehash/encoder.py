@@ -7,7 +7,7 @@ was learned.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_array
 
 from ._files import ModelFileError, StrPath
 from ._validation import FLOATS
+from ._xp import array_namespace, is_array_api_obj, like
 from .codes import pack, signs
 from .linalg import Array
 from .persistence import load, save
@@ -104,6 +105,18 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
+    def like(self, reference: Array) -> LinearEncoder:
+        """The same function with its arrays in the library, and on the device, of another."""
+        if array_namespace(self.projection) is array_namespace(reference):
+            return self
+        return LinearEncoder(
+            like(self.projection, reference),
+            like(self.mean, reference),
+            self.scale,
+            [_moved(feature_map, reference) for feature_map in self.maps],
+            None if self.intercept is None else like(self.intercept, reference),
+        )
+
     def decision_function(self, X: ArrayLike) -> Array:
         """Projections before the sign, shape (n, n_bits)."""
         Z: Array = check_array(X, dtype=FLOATS, input_name="X")
@@ -126,3 +139,12 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
     def encode(self, X: ArrayLike) -> NDArray[np.uint8]:
         """Packed codes, shape (n, ceil(n_bits / 8))."""
         return pack(self.decision_function(X))
+
+
+def _moved(feature_map: Any, reference: Array) -> Any:
+    """A copy of a fitted map whose arrays are where those of another are."""
+    moved = copy(feature_map)
+    for name, value in vars(feature_map).items():
+        if is_array_api_obj(value):
+            setattr(moved, name, like(value, reference))
+    return moved

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from numbers import Integral
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,8 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
-from ._validation import FLOATS, OneOf, Range, Rules, check_parameters
+from ._validation import FLOATS, OneOf, Range, Rules, check_foreign, check_parameters
+from ._xp import array_namespace, is_foreign, like, row_squares, take_rows, to_numpy
 from .linalg import Array, pca
 
 _TILE = 1024  # rows whose distances to the anchors are held at a time
@@ -21,8 +22,8 @@ _TILE = 1024  # rows whose distances to the anchors are held at a time
 
 def outward(X: Array) -> NDArray[np.intp]:
     """Numbers of the rows by their distance from the mean: an order that no shuffling changes."""
-    D = X - X.mean(axis=0)
-    return np.argsort(np.einsum("ij,ij->i", D, D), kind="stable")
+    D = X - array_namespace(X).mean(X, axis=0)
+    return np.argsort(to_numpy(row_squares(D)), kind="stable")
 
 
 def drawn_rows(X: Array, n: int, rng: np.random.RandomState) -> NDArray[np.intp]:
@@ -31,7 +32,8 @@ def drawn_rows(X: Array, n: int, rng: np.random.RandomState) -> NDArray[np.intp]
     They are drawn by position in the order of distance from the mean, so the same seed finds the
     same rows whatever the order of the samples.
     """
-    return outward(X)[np.sort(rng.choice(len(X), min(n, len(X)), replace=False))]
+    order = outward(X)
+    return order[np.sort(rng.choice(len(order), min(n, len(order)), replace=False))]
 
 
 class BaseFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -40,7 +42,7 @@ class BaseFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn what the map needs from the rows of X."""
         check_parameters(self)
-        self.n_features_out_ = self._learn(validate_data(self, X, dtype=FLOATS))
+        self.n_features_out_ = self._learn(self._checked(X, reset=True))
         return self
 
     @property
@@ -50,7 +52,18 @@ class BaseFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def transform(self, X: ArrayLike) -> Array:
         """φ(x) of each row."""
         check_is_fitted(self, "n_features_in_")
-        return self._map(validate_data(self, X, dtype=FLOATS, reset=False))
+        return self._map(self._checked(X, reset=False))
+
+    def _checked(self, X: Any, *, reset: bool) -> Array:
+        if not is_foreign(X):
+            checked: Array = validate_data(self, X, dtype=FLOATS, reset=reset)
+            return checked
+        check_foreign(X, "X")
+        if reset:
+            self.n_features_in_ = X.shape[1]
+        elif X.shape[1] != self.n_features_in_:
+            raise ValueError(f"X has {X.shape[1]} features, but {self.n_features_in_} are expected")
+        return X
 
     @abstractmethod
     def _learn(self, X: Array) -> int:
@@ -73,15 +86,16 @@ class UnitRows(BaseFeatureMap):
         return X.shape[1]
 
     def _map(self, X: Array) -> Array:
+        xp = array_namespace(X)
+        limits = xp.finfo(X.dtype)
         with np.errstate(over="ignore", under="ignore"):
-            squares = np.einsum("ij,ij->i", X, X)
-        odd = ~np.isfinite(squares) | (squares < np.finfo(X.dtype).tiny / np.finfo(X.dtype).eps)
-        if odd.any():  # rows so large or so small that their squares are not to be trusted
-            X = X.copy()
-            largest = np.abs(X[odd]).max(axis=1, keepdims=True)
-            X[odd] /= np.where(largest > 0, largest, 1.0)
-            squares[odd] = np.einsum("ij,ij->i", X[odd], X[odd])
-        return X * (1.0 / np.sqrt(np.where(squares > 0, squares, 1.0)))[:, None]
+            squares = row_squares(X)
+        odd = ~xp.isfinite(squares) | (squares < float(limits.smallest_normal / limits.eps))
+        if bool(xp.any(odd)):  # rows so large or so small that their squares are not to be trusted
+            largest = xp.max(xp.abs(X), axis=1)
+            X = X / xp.where(odd & (largest > 0), largest, xp.ones_like(largest))[:, None]
+            squares = row_squares(X)
+        return X * (1.0 / xp.sqrt(xp.where(squares > 0, squares, xp.ones_like(squares))))[:, None]
 
 
 class PrincipalMap(BaseFeatureMap):
@@ -160,26 +174,33 @@ class AnchorKernel(BaseFeatureMap):
 
     def _learn(self, X: Array) -> int:
         rng = check_random_state(self.random_state)
-        self.anchors_: Array = X[drawn_rows(X, self.n_anchors, rng)]
+        self.anchors_: Array = take_rows(X, drawn_rows(X, self.n_anchors, rng))
         self.bandwidth_ = self._width(X)
-        return len(self.anchors_)
+        return int(self.anchors_.shape[0])
 
     def _width(self, X: Array) -> float:
         if self.bandwidth == "median":
-            sample = X[outward(X)[:: 1 + len(X) // 2000]]
-            return float(np.median(self._distances(sample))) or 1.0
+            sample = take_rows(X, outward(X)[:: 1 + X.shape[0] // 2000])
+            return float(np.median(to_numpy(self._distances(sample)))) or 1.0
         if self.bandwidth == "twice-mean":
-            parts = (self._distances(X[rows]) for rows in gen_batches(len(X), _TILE))
-            total = sum(float(F.sum(dtype=np.float64)) for F in parts)
-            return 2.0 * total / (len(X) * len(self.anchors_)) or 1.0
+            parts = (self._distances(X[rows, :]) for rows in gen_batches(X.shape[0], _TILE))
+            total = sum(float(to_numpy(F).sum(dtype=np.float64)) for F in parts)
+            return 2.0 * total / (X.shape[0] * self.anchors_.shape[0]) or 1.0
         return float(self.bandwidth)
 
     def _distances(self, X: Array) -> Array:
         """Distances to the anchors, squared for the Gaussian."""
-        F: Array = euclidean_distances(X, self.anchors_, squared=self.kernel == "gaussian")
-        return F
+        anchors = like(self.anchors_, X, X.dtype)
+        F: Array
+        if not is_foreign(X):
+            F = euclidean_distances(X, anchors, squared=self.kernel == "gaussian")
+            return F
+        xp = array_namespace(X)
+        F = row_squares(X)[:, None] + row_squares(anchors)[None, :] - 2.0 * X @ anchors.T
+        F = xp.clip(F, min=0.0)
+        return F if self.kernel == "gaussian" else xp.sqrt(F)
 
     def _map(self, X: Array) -> Array:
         F = self._distances(X)
         F /= -self.bandwidth_
-        return np.exp(F, out=F)
+        return array_namespace(F).exp(F)

@@ -7,9 +7,10 @@ of one class are joined, so W = Y Yᵀ with Y the one-hot labels, and W is never
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from numbers import Integral
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,10 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
 from ._validation import Flag, Range, Rules
-from .linalg import Array
+from ._xp import array_namespace, like
+from .linalg import Array, mean_square
 from .neighbors import nearest_others
+from .sparse import joined, operator, row_sums, transposed
 
 _TIE = 1e-9  # relative; distances this close count as equal
 
@@ -42,6 +45,9 @@ class Graph(Protocol):
 
     def __matmul__(self, H: Array) -> Array: ...
 
+    def products(self, H: Array, parts: list[slice]) -> Iterator[Array]:
+        """Rows of W H, some at a time."""
+
 
 class SparseGraph:
     """A graph with few edges: a sparse matrix of weights.
@@ -49,24 +55,32 @@ class SparseGraph:
     `degrees` may be given where they are known exactly: one, for the rows of a learned graph.
     """
 
-    def __init__(
-        self, matrix: csr_array, degrees: Array | None = None, penalty: float = 0.0
-    ) -> None:
+    def __init__(self, matrix: Any, degrees: Array | None = None, penalty: float = 0.0) -> None:
         self.matrix = matrix
-        sums: Array = np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
-        self.degrees = sums if degrees is None else degrees
+        self.degrees: Array = row_sums(matrix) if degrees is None else degrees
         self.penalty = penalty
+        self._operator = operator(matrix)
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.matrix.shape
+        n_rows, n_columns = self.matrix.shape
+        return n_rows, n_columns
 
     @cached_property
     def T(self) -> SparseGraph:
-        return SparseGraph(self.matrix.T.tocsr())
+        return SparseGraph(transposed(self.matrix))
 
     def __matmul__(self, H: Array) -> Array:
-        return (self.matrix @ H).astype(H.dtype, copy=False)
+        product: Array = self._operator @ H
+        return product
+
+    def products(self, H: Array, parts: list[slice]) -> Iterator[Array]:
+        """Rows of W H, some at a time."""
+        if len(parts) == 1:
+            yield self @ H
+            return
+        for part in parts:
+            yield SparseGraph(self.matrix[part]) @ H
 
 
 class FactoredGraph:
@@ -76,7 +90,7 @@ class FactoredGraph:
 
     def __init__(self, left: csr_array, right: csr_array) -> None:
         self.left, self.right = left, right
-        self._right_T = right.T.tocsr()
+        self._left, self._right_T = operator(left), operator(right.T.tocsr())
         self.degrees: Array = left @ np.asarray(right.sum(axis=0)).ravel()
 
     @property
@@ -88,7 +102,14 @@ class FactoredGraph:
         return FactoredGraph(self.right, self.left)
 
     def __matmul__(self, H: Array) -> Array:
-        return (self.left @ (self._right_T @ H)).astype(H.dtype, copy=False)
+        product: Array = self._left @ (self._right_T @ H)
+        return product
+
+    def products(self, H: Array, parts: list[slice]) -> Iterator[Array]:
+        """Rows of W H, some at a time."""
+        inner = self._right_T @ H
+        for part in parts:
+            yield operator(self.left[part]) @ inner
 
 
 def laplacian(graph: Graph, H: Array) -> Array:
@@ -99,7 +120,7 @@ def laplacian(graph: Graph, H: Array) -> Array:
     array([[-2.],
            [ 2.]])
     """
-    LH = graph.degrees[:, None].astype(H.dtype) * H
+    LH = like(graph.degrees, H, H.dtype)[:, None] * H
     LH -= graph @ H
     return LH
 
@@ -164,19 +185,11 @@ class KNNGraph(BaseEstimator):
 
     def build(self, X: Array, y: NDArray[np.intp] | None = None) -> SparseGraph:
         """The graph over the rows of X; labels are ignored."""
-        n = len(X)
+        n, eps = X.shape[0], float(array_namespace(X).finfo(X.dtype).eps)
         k = min(self.n_neighbors, n - 1)
         F, columns = nearest_others(X, min(2 * k, n - 1))
-        reach = F[:, k - 1 : k] * (1 + _TIE) + np.finfo(X.dtype).eps * _mean_square(X)
-        edge = reach >= F
-        rows = np.broadcast_to(np.arange(n)[:, None], F.shape)[edge]
-        ones = np.ones(len(rows), dtype=X.dtype)
-        near = csr_array((ones, (rows, columns[edge])), shape=(n, n))
-        return SparseGraph((near.minimum if self.mutual else near.maximum)(near.T).tocsr())
-
-
-def _mean_square(X: Array) -> float:
-    return float(np.vdot(X, X) / len(X))
+        reach = F[:, k - 1 : k] * (1 + _TIE) + eps * mean_square(X)
+        return SparseGraph(joined(columns, reach >= F, mutual=self.mutual, kind=F))
 
 
 class NoGraph(BaseEstimator):
@@ -184,7 +197,8 @@ class NoGraph(BaseEstimator):
 
     def build(self, X: Array, y: NDArray[np.intp] | None = None) -> SparseGraph:
         """A graph over the rows of X without edges."""
-        return SparseGraph(csr_array((len(X), len(X)), dtype=X.dtype))
+        n = X.shape[0]
+        return SparseGraph(csr_array((n, n)))
 
 
 class LabelGraph(BaseEstimator):

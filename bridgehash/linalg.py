@@ -22,6 +22,16 @@ from scipy.linalg import (
     solve_triangular,
 )
 
+from ._xp import (
+    array_namespace,
+    is_array_api_obj,
+    is_foreign,
+    like,
+    row_squares,
+    singular,
+    spd_solver,
+    to_numpy,
+)
 from .codes import signs
 
 Array = NDArray[np.floating]
@@ -29,6 +39,7 @@ Array = NDArray[np.floating]
 _BLOCKS = 8  # of columns in a symmetric product: (8 + 1) / 16 of the work
 _WELL_APART = 1e-6  # smallest share of a row that its predecessors do not explain, squared
 _MANY, _SOME = 2048, 1024  # above so many rows and features, directions come from some rows
+_LARGE = 1 << 28  # bytes of a matrix that is not copied whole
 _DENSE_EIGH = 0.25  # above this share of the spectrum a full decomposition is faster
 
 
@@ -63,32 +74,55 @@ def pca(X: Array, n_components: int, *others: Array) -> Array:
            [0.]])
     """
     parts = [X, *others]
-    n = sum(map(len, parts))
-    if min(n, X.shape[1]) > _MANY:
+    n = sum(part.shape[0] for part in parts)
+    if is_held(X) and min(n, X.shape[1]) > _MANY:
         share = max(_SOME, 8 * n_components) / n
-        parts = [_spread(part, round(share * len(part))) for part in parts]
-    rows = np.vstack(parts) if others else parts[0]
-    wide = rows.shape[0] < rows.shape[1]
-    C = rows @ rows.T if wide else rows.T @ rows
-    m = len(C)
-    k = min(n_components, m)
+        parts = [_spread(part, round(share * part.shape[0])) for part in parts]
+        n = sum(part.shape[0] for part in parts)
+    if n < X.shape[1]:
+        rows = array_namespace(*parts).concat(parts, axis=0)
+        values, vectors = leading(rows @ rows.T, n_components)
+        P = rows.T @ (vectors / values**0.5)
+        return P * majority_sign(rows @ P)
+    C = gram(parts[0])
+    for part in parts[1:]:
+        C = C + gram(part)
+    P = leading(C, n_components)[1]
+    return P * majority_sign(*(part @ P for part in parts))
+
+
+def is_held(X: Any) -> bool:
+    """Is X an array, rather than rows that are read in blocks (`bridgehash.rows`)?"""
+    return bool(is_array_api_obj(X))
+
+
+def gram(X: Any) -> Array:
+    """XᵀX."""
+    return X.T @ X if is_held(X) else X.gram()
+
+
+def leading(C: Array, k: int) -> tuple[Array, Array]:
+    """The k largest eigenvalues, or as many as C has rank, with their vectors; by the host."""
+    m = C.shape[0]
+    k = min(k, m)
     subset = (m - k, m - 1) if k < _DENSE_EIGH * m else None
-    values, vectors = eigh(C, subset_by_index=subset, check_finite=False)
+    values, vectors = eigh(to_numpy(C), subset_by_index=subset, check_finite=False)
     values, vectors = values[::-1][:k], vectors[:, ::-1][:, :k]
-    keep = values > values[:1] * m * np.finfo(C.dtype).eps
-    vectors = vectors[:, keep]
-    P = rows.T @ vectors / np.sqrt(values[keep]) if wide else vectors
-    return P * majority_sign(rows @ P)
+    keep = values > values[:1] * m * np.finfo(values.dtype).eps
+    return like(values[keep], C), like(vectors[:, keep], C)
 
 
 def _spread(X: Array, n: int) -> Array:
-    order = np.argsort(np.einsum("ij,ij->i", X, X), kind="stable")
-    return X[order[np.linspace(0, len(X) - 1, min(n, len(X))).round().astype(int)]]
+    order = np.argsort(to_numpy(row_squares(X)), kind="stable")
+    places = np.linspace(0, len(order) - 1, min(n, len(order))).round().astype(int)
+    return array_namespace(X).take(X, like(order[places], X), axis=0)
 
 
-def majority_sign(V: Array) -> Array:
+def majority_sign(*parts: Array) -> Array:
     """The sign of the third moment of each column: one that no order of the rows changes."""
-    return np.where((V**3).sum(axis=0) < 0, -1.0, 1.0).astype(V.dtype)
+    xp = array_namespace(*parts)
+    moments = sum(xp.sum(V**3, axis=0) for V in parts)
+    return xp.where(moments < 0, -xp.ones_like(moments), xp.ones_like(moments))
 
 
 def standardised(X: Array) -> tuple[Array, Array, float]:
@@ -100,9 +134,19 @@ def standardised(X: Array) -> tuple[Array, Array, float]:
     """
     mean = X.mean(axis=0)
     X = X - mean
-    scale = float(np.sqrt(np.vdot(X, X) / len(X))) or 1.0
+    scale = mean_square(X) ** 0.5 or 1.0
     X *= 1.0 / scale
     return X, mean, scale
+
+
+def mean_square(X: Array) -> float:
+    """Mean squared norm of the rows.
+
+    >>> mean_square(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    12.5
+    """
+    flat = array_namespace(X).reshape(X, (-1,))
+    return float(flat @ flat) / X.shape[0]
 
 
 def random_orthonormal(p: int, r: int, rng: np.random.RandomState) -> Array:
@@ -127,11 +171,11 @@ def procrustes(C: Array, *, within_rank: bool = False) -> Array:
     array([[1., 0.],
            [0., 1.]])
     """
-    U, values, Vt = np.linalg.svd(C, full_matrices=False)
+    U, values, Vt = np.linalg.svd(to_numpy(C), full_matrices=False)  # small: the host does it
     if within_rank:
-        keep = values > values[:1] * max(C.shape) * np.finfo(C.dtype).eps
+        keep = values > values[:1] * max(C.shape) * np.finfo(values.dtype).eps
         U, Vt = U[:, keep], Vt[keep]
-    return U @ Vt
+    return like(U @ Vt, C)
 
 
 def itq_rotation(V: Array, R: Array, n_iter: int = 50) -> Array:
@@ -141,9 +185,9 @@ def itq_rotation(V: Array, R: Array, n_iter: int = 50) -> Array:
     R the rows of R stay orthonormal instead, so that codes may be longer than the rank
     of the data.
     """
+    xp = array_namespace(V)
     for _ in range(n_iter):
-        B = signs(V @ R).astype(V.dtype)
-        R = procrustes(V.T @ B)
+        R = procrustes(V.T @ xp.astype(signs(V @ R), V.dtype))
     return R
 
 
@@ -163,6 +207,9 @@ def row_space(X: Array) -> tuple[Array, Callable[[Array], Array]]:
     """
     if X.shape[0] >= X.shape[1]:
         return X, lambda A: A
+    if is_foreign(X):
+        Q, R = array_namespace(X).linalg.qr(X.T)
+        return R.T, lambda A: Q @ A
     found = _row_space_by_cholesky(X)
     if found is not None:
         return found
@@ -198,7 +245,7 @@ def _row_space_by_cholesky(X: Array) -> tuple[Array, Callable[[Array], Array]] |
     return Z, back
 
 
-def product(A: Array, B: Array) -> Array:
+def product(A: Any, B: Any) -> Any:
     """A @ B by SciPy's BLAS, for loops that also use SciPy's LAPACK or scikit-learn.
 
     NumPy and SciPy bring a BLAS each, and the threads of the one spin for a while after every
@@ -208,11 +255,25 @@ def product(A: Array, B: Array) -> Array:
     array([[1.],
            [2.]])
     """
+    if not (isinstance(A, np.ndarray) and isinstance(B, np.ndarray)):
+        return A @ B
     gemm: Any = get_blas_funcs("gemm", (A, B))
     (a, trans_a), (b, trans_b) = (
         (M.T, False) if M.flags.c_contiguous else (M, True) for M in (A, B)
     )
     return gemm(1.0, b, a, trans_a=trans_b, trans_b=trans_a).T  # (AB)ᵀ = BᵀAᵀ, in Fortran's order
+
+
+def row_parts(X: Array) -> list[slice]:
+    """The rows of X, in pieces where a copy of all would be large.
+
+    >>> row_parts(np.zeros((3, 2)))
+    [slice(0, 3, None)]
+    """
+    n, m = X.shape
+    many = isinstance(X, np.ndarray) and X.nbytes > _LARGE
+    step = max(1, _LARGE // (8 * m * X.itemsize)) if many else n
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
 def symmetric_product(X: Array, Y: Array) -> Array:
@@ -222,6 +283,8 @@ def symmetric_product(X: Array, Y: Array) -> Array:
     >>> np.array_equal(symmetric_product(X, 2 * X), 2 * X.T @ X)
     True
     """
+    if is_foreign(X):
+        return X.T @ Y
     m = X.shape[1]
     C = np.empty((m, m), dtype=np.result_type(X, Y))
     YT = np.ascontiguousarray(Y.T)
@@ -235,19 +298,20 @@ class SPDSolver:
     """Solves (Φ + ρI) x = b for one symmetric positive definite Φ, factored once, in its place."""
 
     def __init__(self, Phi: Array, ridge: float = 0.0) -> None:
+        if is_foreign(Phi):
+            self._solve = spd_solver(Phi, ridge)
+            return
         Phi.flat[:: len(Phi) + 1] += ridge
         functions: Any = get_lapack_funcs(("potrf", "potrs"), (Phi,))
-        potrf, self._potrs = functions
+        potrf, potrs = functions
         # The transpose is the same matrix in the order that LAPACK wants: nothing is copied.
-        self._factor, info = potrf(Phi.T, lower=True, clean=False, overwrite_a=True)
+        factor, info = potrf(Phi.T, lower=True, clean=False, overwrite_a=True)
         if info != 0:
-            raise np.linalg.LinAlgError(
-                f"the normal matrix is singular at ridge={ridge:g}; give a larger ridge"
-            )
+            raise singular(ridge)
+        self._solve = lambda b: np.ascontiguousarray(potrs(factor, b, lower=True)[0])
 
     def __call__(self, b: Array) -> Array:
-        x, _ = self._potrs(self._factor, b, lower=True)
-        return np.ascontiguousarray(x)
+        return self._solve(b)
 
 
 class RidgeSolver:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
+from ._xp import array_namespace, is_foreign, is_on_gpu, like, to_numpy
 from .linalg import Array
 
 _PART = 64  # rows selected at a time: their distances fit into a core's cache
@@ -28,6 +29,13 @@ def nearest(queries: Array, rows: Array, k: int) -> tuple[Array, NDArray[np.intp
     >>> nearest(np.array([[0.0]]), np.array([[3.0], [1.0], [9.0]]), k=2)
     (array([[1., 9.]]), array([[1, 0]]))
     """
+    if is_on_gpu(rows):
+        from .cuda.nearest import nearest as nearest_on_gpu
+
+        return nearest_on_gpu(queries, rows, k)
+    if is_foreign(rows):
+        found = nearest(to_numpy(queries), to_numpy(rows), k)
+        return like(found[0], rows), like(found[1], rows)
     if len(rows) >= _FAISS_PAYS and find_spec("faiss") is not None:
         return _nearest_faiss(queries, rows, k)
     if queries is rows and len(rows) <= _GRAM_PAYS:
@@ -47,11 +55,11 @@ def nearest_others(X: Array, k: int) -> tuple[Array, NDArray[np.intp]]:
            [0],
            [1]]))
     """
-    n = len(X)
     F, columns = nearest(X, X, k + 1)
-    is_self = columns == np.arange(n)[:, None]
-    is_self[~is_self.any(axis=1), -1] = True  # more duplicates than were asked for
-    return F[~is_self].reshape(n, k), columns[~is_self].reshape(n, k)
+    xp, n = array_namespace(F), F.shape[0]
+    is_self = columns == like(np.arange(n), columns)[:, None]
+    is_self[:, -1] |= ~xp.any(is_self, axis=1)  # more duplicates than were asked for
+    return xp.reshape(F[~is_self], (n, k)), xp.reshape(columns[~is_self], (n, k))
 
 
 def nearest_whole_others(H: Array, k: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:

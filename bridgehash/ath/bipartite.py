@@ -16,10 +16,12 @@ from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 
 from .._validation import OneOf, Range, Rules
+from .._xp import array_namespace
 from ..base import TrainingData
 from ..graphs import Graph, SparseGraph, label_graph
 from ..linalg import Array
 from ..neighbors import nearest
+from ..sparse import from_rows
 from .steps import graph_gamma, graph_step, simplex_projection
 
 Rule = Callable[[Array, Array], Graph]
@@ -52,21 +54,20 @@ class AdaptiveBipartite(BaseEstimator):
         return self._learn
 
     def _learn(self, H_s: Array, H_t: Array) -> Graph:
-        n_s, n_t = len(H_s), len(H_t)
+        xp, n_t = array_namespace(H_t), H_t.shape[0]
         eta = min(self.n_neighbors, n_t - 1)
         F, columns = nearest(H_s, H_t, eta + 1)
         gamma = graph_gamma(F)
         if self.gamma == "mean":
-            gamma = np.full_like(gamma, gamma.mean())
+            gamma = xp.full_like(gamma, float(xp.mean(gamma)))
             beyond = F[:, :eta] - F[:, :1]  # a constant a row does not move the projection
-            width = np.maximum(2.0 * gamma, np.finfo(F.dtype).tiny)
+            width = xp.clip(2.0 * gamma, min=float(xp.finfo(F.dtype).smallest_normal))
             weights = simplex_projection(-beyond / width[:, None])
         else:
             weights = graph_step(F)
-        starts = np.arange(0, n_s * eta + 1, eta)
-        W = csr_array((weights.ravel(), columns[:, :eta].ravel(), starts), shape=(n_s, n_t))
-        penalty = float(gamma @ (weights**2).sum(axis=1))
-        return SparseGraph(W, degrees=np.ones(n_s, dtype=F.dtype), penalty=penalty)
+        W = from_rows(weights, columns[:, :eta], n_t)
+        penalty = float(xp.sum(gamma * xp.sum(weights**2, axis=1)))
+        return SparseGraph(W, degrees=xp.ones_like(F[:, 0]), penalty=penalty)
 
 
 class LabelBipartite(BaseEstimator):
@@ -112,7 +113,7 @@ class GivenBipartite(BaseEstimator):
         W = as_graph(self.W)
 
         def given(H_s: Array, H_t: Array) -> Graph:
-            check_shape(W, len(H_s), len(H_t))
+            check_shape(W, H_s.shape[0], H_t.shape[0])
             return W
 
         return given
@@ -121,7 +122,7 @@ class GivenBipartite(BaseEstimator):
 def rule_for(bipartite: Any, data: TrainingData) -> Rule:
     """The rule of a choice for given data: by its pairs if the choice is about them, or labels."""
     if isinstance(bipartite, PairBipartite) and data.pairs is not None:
-        bipartite = bipartite.of(data.pairs, len(data.X_source), len(data.X_target))
+        bipartite = bipartite.of(data.pairs, data.X_source.shape[0], data.X_target.shape[0])
     rule: Rule = bipartite.rule(data.y_source, data.y_target)
     return rule
 

@@ -7,46 +7,24 @@ bipartite graph, and the feature map. They are four points of a grid all of whic
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_random_state
 
-from .._progress import progress
-from .._validation import (
-    Flag,
-    OneOf,
-    Range,
-    Rules,
-)
+from .._validation import Flag, OneOf, Range, Rules
 from ..base import BaseTransferHasher, TrainingData
 from ..codes import MAX_BITS
 from ..encoder import LinearEncoder
-from ..feature_maps import AnchorKernel, UnitRows
-from ..graphs import Graph, KNNGraph, LabelGraph, NoGraph
-from ..linalg import Array
-from ..memberships import Propagation
-from ..pairing import Carried, PairCarry
-from .bipartite import AdaptiveBipartite, LabelBipartite, PairBipartite, rule_for
-from .features import Features
+from ..graphs import Graph
+from .learning import Learning
+from .parts import BIPARTITES, CARRIES, COMPLETIONS, FEATURE_MAPS, GRAPHS, STARTS
 from .presets import preset
-from .solver import Solution, solve
-from .starts import STARTS as SIMPLE_STARTS
-from .starts import Scene
-from .steps import Domain, Objective
-from .structural import StructuralStart
-
-GRAPHS = {"knn": KNNGraph(), "labels": LabelGraph(), "none": NoGraph()}
-BIPARTITES = {"adaptive": AdaptiveBipartite(), "labels": LabelBipartite(), "pairs": PairBipartite()}
-FEATURE_MAPS = {"anchors": AnchorKernel()}
-COMPLETIONS = {"propagated": Propagation()}
-CARRIES = {"pairs": PairCarry()}
-STARTS = SIMPLE_STARTS | {"structural": StructuralStart()}
+from .solver import Solution
+from .steps import Objective
 
 
 class ATH(BaseTransferHasher):
@@ -100,6 +78,10 @@ class ATH(BaseTransferHasher):
         Cap on the rounds of Algorithm 1.
     tol : float, default=1e-3
         Stop when the objective changes by less than this part of itself.
+    device : None, "auto" or a name that torch knows ("cuda", "cuda:1", "cpu"), default=None
+        Where NumPy input is worked on: on the host by NumPy, or by torch on a device; "auto" is a
+        GPU where torch finds one and the host otherwise. Results are NumPy arrays again. Input
+        of another library stays where it is.
     random_state : int, RandomState or None
         Draws rotations and anchors.
     verbose : bool, default=False
@@ -179,6 +161,7 @@ class ATH(BaseTransferHasher):
         source_encoder: Literal["own", "target"] = "own",
         max_iter: int = 100,
         tol: float = 1e-3,
+        device: str | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
@@ -204,6 +187,7 @@ class ATH(BaseTransferHasher):
         self.source_encoder = source_encoder
         self.max_iter = max_iter
         self.tol = tol
+        self.device = device
         self.random_state = random_state
         self.verbose = verbose
 
@@ -248,127 +232,10 @@ class ATH(BaseTransferHasher):
         return cls(n_bits, **(preset(realisation, published=True) | parameters))
 
     def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
-        rng = check_random_state(self.random_state)
-        data = self._completed(data, rng)
-        carried = self._carried(data, rng)
-        data = data if carried is None else carried.data
-        source, target = self._features(data.X_source, data.X_target, rng)
-        solution = self._solve(source, target, data, rng)
-        self._keep(solution)
-        target_encoder = target.encoder(solution.A_t)
-        own = self.source_encoder == "own"
-        source_encoder = source.encoder(solution.A_s) if own else target_encoder
-        if carried is not None:
-            return carried.encoders(source_encoder, target_encoder)
-        return source_encoder, target_encoder
-
-    def _completed(self, data: TrainingData, rng: np.random.RandomState) -> TrainingData:
-        """The data with classes found for rows that have none, where that is asked for."""
-        if self.completion is None:
-            return data
-        completion = _resolve(self.completion, COMPLETIONS)
-        comparable = self.feature_space != "separate"
-        same = comparable and data.X_source.shape[1] == data.X_target.shape[1]
-        completed: TrainingData = completion.complete(data, same_space=same, rng=rng)
-        return completed
-
-    def _carried(self, data: TrainingData, rng: np.random.RandomState) -> Carried | None:
-        """Both domains in the space of the source, where that is asked for."""
-        if self.carry is None:
-            return None
-        if self.feature_map is not None:
-            raise ValueError("carry makes one feature space of two; set feature_map=None")
-        carry = _resolve(self.carry, CARRIES)
-        carried: Carried = carry.carry(data, unit_rows=self.unit_rows, rng=rng)
-        return carried
-
-    def _features(
-        self, X_s: Array, X_t: Array, rng: np.random.RandomState
-    ) -> tuple[Features, Features]:
-        """Both domains mapped, centred and on scale, in one floating type."""
-        dtype = np.result_type(X_s, X_t)
-        maps_s, Z_s = self._mapped(X_s.astype(dtype, copy=False), rng)
-        maps_t, Z_t = self._mapped(X_t.astype(dtype, copy=False), rng)
-        means = [Z_s.mean(axis=0), Z_t.mean(axis=0)]
-        self._same_space(X_s.shape[1], X_t.shape[1])
-        if self.center == "joint":
-            joint = (len(Z_s) * means[0] + len(Z_t) * means[1]) / (len(Z_s) + len(Z_t))
-            means = [joint, joint]
-        return (
-            Features.of(Z_s, means[0], maps_s, "X_source"),
-            Features.of(Z_t, means[1], maps_t, "X_target"),
-        )
-
-    def _mapped(self, X: Array, rng: np.random.RandomState) -> tuple[list[Any], Array]:
-        """The maps of a domain, fitted, and its rows behind them."""
-        maps: list[Any] = [UnitRows()] if self.unit_rows and self.carry is None else []
-        if self.feature_map is not None:
-            maps.append(clone(_resolve(self.feature_map, FEATURE_MAPS)))
-        for feature_map in maps:
-            if getattr(feature_map, "random_state", 0) is None:
-                feature_map.set_params(random_state=int(rng.randint(2**31 - 1)))
-            X = feature_map.fit_transform(X)
-        return maps, X
-
-    def _same_space(self, d_s: int, d_t: int) -> bool:
-        """Do the columns of both domains mean the same?"""
-        possible = d_s == d_t and self.feature_map is None
-        wanted = {"auto": possible, "same": True, "separate": False}[self.feature_space]
-        wanted = wanted or self.carry is not None
-        if not wanted and (self.center == "joint" or self.source_encoder == "target"):
-            choice = "center='joint'" if self.center == "joint" else "source_encoder='target'"
-            raise ValueError(f"{choice} needs one feature space without a feature map")
-        if wanted and not possible:
-            raise ValueError(
-                f"feature_space='same', but the domains have {d_s} and {d_t} features "
-                f"and feature_map is {self.feature_map!r}"
-            )
-        return wanted
-
-    def _solve(
-        self, source: Features, target: Features, data: TrainingData, rng: np.random.RandomState
-    ) -> Solution:
-        """Graphs, start, Algorithm 1."""
-        y_s, y_t = data.y_source, data.y_target
-        domains = (
-            self._domain("source", source, y_s, self.alpha_source, self.beta_source),
-            self._domain("target", target, y_t, self.alpha_target, self.beta_target),
-        )
-        rule = rule_for(_resolve(self.bipartite, BIPARTITES), data)
-        same = self._same_space(source.n_features_in, target.n_features_in)
-        X_s, X_t = (source.X, target.X) if same else (source.Z, target.Z)
-        raw = (data.X_source, data.X_target)
-        scene = Scene(X_s, X_t, y_s, y_t, same, self.n_bits, self.ridge, rng, raw)
-        start = _resolve(self.start, STARTS).begin(scene).scaled(self.start_scale)
-        self.agreement_ = start.agreement
-        if self.ridge_towards == "start":
-            A_s, A_t = start.projections()
-            domains = (
-                replace(domains[0], held=source.inside(A_s)),
-                replace(domains[1], held=target.inside(A_t)),
-            )
-        with progress("ATH", self.max_iter, visible=self.verbose) as advance:
-            return solve(
-                *domains,
-                rule,
-                start,
-                lam=self.lam,
-                ridge=self.ridge,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                on_iteration=lambda terms: advance(f"objective {terms.total:.6g}"),
-            )
-
-    def _domain(
-        self, name: str, features: Features, y: NDArray[np.intp] | None, alpha: float, beta: float
-    ) -> Domain:
-        graph = _resolve(getattr(self, f"{name}_graph"), GRAPHS)
-        if getattr(graph, "needs_labels", False):
-            if y is None:
-                raise ValueError(f"{name}_graph='labels' needs y_{name}")
-            if y.max() == y.min() or len(np.unique(y[y >= 0])) < 2:
-                raise ValueError(f"y_{name} holds a single class; labels tell at least two apart")
-        return Domain(features.Z, graph.build(features.Z, y), alpha, beta)
+        learned = Learning(self, check_random_state(self.random_state)).learn(data)
+        self.agreement_ = learned.agreement
+        self._keep(learned.solution)
+        return learned.source, learned.target
 
     def _keep(self, solution: Solution) -> None:
         """Leave the record of the fit; warn if it ran out of rounds."""
@@ -383,11 +250,6 @@ class ATH(BaseTransferHasher):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-
-
-def _resolve(choice: Any, known: dict[str, Any]) -> Any:
-    """The object behind a name; an object stands for itself."""
-    return known[choice] if isinstance(choice, str) else choice
 
 
 def _as_record(history: list[Objective]) -> NDArray[np.void]:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from .._xp import array_namespace, is_foreign, like
 from ..encoder import LinearEncoder
-from ..linalg import Array, row_space
+from ..linalg import Array, mean_square, row_space
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,15 @@ class Features:
     @classmethod
     def of(cls, X: Array, mean: Array, maps: Sequence[Any], name: str) -> Features:
         """Centre mapped rows by `mean` and bring them to scale."""
-        X = X - mean
-        scale = float(np.sqrt(np.vdot(X, X) / len(X)))
+        if maps:  # these rows are nobody else's
+            X -= mean
+        else:
+            X = X - mean
+        scale = mean_square(X) ** 0.5
         if not np.isfinite(scale):
             raise ValueError(f"{name} holds values too large to be squared; scale it down")
-        if scale <= 100 * np.finfo(X.dtype).eps * float(np.abs(mean).max(initial=0.0)):
+        xp = array_namespace(X)
+        if scale <= 100 * float(xp.finfo(X.dtype).eps) * float(xp.max(xp.abs(mean))):
             raise ValueError(f"all rows of {name} are equal; there is nothing to tell apart")
         X *= 1.0 / scale
         return cls(X, *row_space(X), mean, scale, maps)
@@ -45,9 +50,11 @@ class Features:
         """A projection of the rows of X as one of the rows of Z."""
         if self.Z is self.X:
             return A
-        return self.back(np.eye(self.Z.shape[1], dtype=A.dtype)).T @ A
+        return self.back(like(np.eye(self.Z.shape[1]), A, A.dtype)).T @ A
 
     def encoder(self, A: Array) -> LinearEncoder:
         """The hash function over raw rows, from a projection of the rows of Z."""
-        projection = np.ascontiguousarray(self.back(A))
+        projection = self.back(A)
+        if not is_foreign(projection):
+            projection = np.ascontiguousarray(projection)
         return LinearEncoder(projection, self.mean, self.scale, self.maps)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
+from .._xp import array_namespace, like
 from ..codes import signs
 from ..graphs import Graph
 from ..linalg import Array, SPDSolver, product
@@ -42,10 +41,14 @@ class _Projector:
         self._degrees: Array | None = None
 
     def __call__(self, B: Array, W: Graph, H_other: Array) -> Array:
-        if self._degrees is None or not np.array_equal(W.degrees, self._degrees):
-            Phi = normal_matrix(self.domain, W.degrees, lam=self.lam)
+        X = self.domain.X
+        degrees = like(W.degrees, X, X.dtype)
+        if self._degrees is None or not bool(
+            array_namespace(degrees).all(degrees == self._degrees)
+        ):
+            Phi = normal_matrix(self.domain, degrees, lam=self.lam)
             self._solver = SPDSolver(Phi, self.ridge)
-            self._degrees = W.degrees
+            self._degrees = degrees
         weights = {"lam": self.lam, "ridge": self.ridge}
         return projection_step(self.domain, self._solver, B, W, H_other, **weights)
 
@@ -69,7 +72,8 @@ def solve(
     project_s = _Projector(source, lam=lam, ridge=ridge)
     project_t = _Projector(target, lam=lam, ridge=ridge)
     H_s, H_t = start.H_s, start.H_t
-    B_s, B_t = signs(H_s).astype(H_s.dtype), signs(H_t).astype(H_t.dtype)
+    xp = array_namespace(H_s, H_t)
+    B_s, B_t = xp.astype(signs(H_s), H_s.dtype), xp.astype(signs(H_t), H_t.dtype)
     W = bipartite(H_s, H_t) if start.W is None else start.W
     history: list[Objective] = []
     converged = False

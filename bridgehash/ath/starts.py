@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from .._validation import OneOf, Rules
-from ..graphs import Graph
+from .._xp import array_namespace, like, take_rows, to_numpy
+from ..graphs import Graph, one_hot
 from ..linalg import Array, SPDSolver, itq_rotation, pca, random_orthonormal
+from ..sparse import operator
 from .bipartite import as_graph, check_shape
 
 _TINY = 1e-30
@@ -62,7 +64,8 @@ class Start:
 
 
 def _scaled(H: Array, A: Array | None, size: float) -> tuple[Array, Array | None]:
-    factor = size / max(np.abs(H).mean(), _TINY)
+    xp = array_namespace(H)
+    factor = size / max(float(xp.mean(xp.abs(H))), _TINY)
     return H * factor, None if A is None else A * factor
 
 
@@ -104,9 +107,9 @@ class PCAStart(BaseEstimator):
         p, r = V_s.shape[1], scene.n_bits
         if self.rotation is None and p == r:
             return Start(V_s, V_t)
-        R = random_orthonormal(p, r, scene.rng).astype(V_s.dtype)
+        R = like(random_orthonormal(p, r, scene.rng), V_s, V_s.dtype)
         if self.rotation == "itq":
-            R = itq_rotation(np.vstack([V_s, V_t]), R)
+            R = itq_rotation(array_namespace(V_s).concat([V_s, V_t], axis=0), R)
         return Start(V_s @ R, V_t @ R)
 
     def _components(self, scene: Scene) -> tuple[Array, Array]:
@@ -138,18 +141,23 @@ class LabelStart(BaseEstimator):
         if not known:
             raise ValueError("start='labels' needs y_source or y_target")
         n_classes = 1 + max(int(y.max()) for y in known)
-        means = np.zeros((n_classes, scene.n_bits), dtype=start.H_t.dtype)
+        means: Array = np.zeros((n_classes, scene.n_bits))
         both = ((start.H_s, scene.y_s), (start.H_t, scene.y_t))  # the target has the last word
         for H, y in both:
             if y is not None:
-                for label in np.unique(y[y >= 0]):
-                    means[label] = H[y == label].mean(axis=0)
+                members = one_hot(y, n_classes).T.tocsr()
+                counts = np.asarray(members.sum(axis=1)).ravel()
+                sums = to_numpy(operator(members) @ H)
+                means[counts > 0] = sums[counts > 0] / counts[counts > 0, None]
         means -= means.mean(axis=0)
         return Start(_placed(start.H_s, scene.y_s, means), _placed(start.H_t, scene.y_t, means))
 
 
 def _placed(H: Array, y: NDArray[np.intp] | None, means: Array) -> Array:
-    return H if y is None else np.where((y >= 0)[:, None], means[y], H)
+    if y is None:
+        return H
+    known = like(y >= 0, H)[:, None]
+    return array_namespace(H).where(known, take_rows(like(means, H, H.dtype), y), H)
 
 
 class GivenStart(BaseEstimator):
@@ -170,10 +178,11 @@ class GivenStart(BaseEstimator):
     def begin(self, scene: Scene) -> Start:
         """Projections that agree with W, and W."""
         W, X_s, X_t = as_graph(self.W), scene.X_s, scene.X_t
-        check_shape(W, len(X_s), len(X_t))
+        check_shape(W, X_s.shape[0], X_t.shape[0])
         H_t = PCAStart("domain", "itq").begin(_target_alone(scene)).H_t
-        seen = W.degrees > 0
-        X, wanted = X_s[seen], (W @ H_t)[seen] / W.degrees[seen, None].astype(H_t.dtype)
+        seen = np.flatnonzero(to_numpy(W.degrees) > 0)
+        degrees = take_rows(like(W.degrees, H_t, H_t.dtype), seen)
+        X, wanted = take_rows(X_s, seen), take_rows(W @ H_t, seen) / degrees[:, None]
         A_s = SPDSolver(X.T @ X, scene.ridge)(X.T @ wanted)
         return Start(X_s @ A_s, H_t, W)
 

@@ -7,15 +7,18 @@ of `objective` in its own variable, the others held fixed. docs/maths.md has the
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._xp import array_namespace, like, row_squares
 from ..codes import balanced_signs
 from ..graphs import Graph, laplacian
-from ..linalg import Array, SPDSolver, product, symmetric_product
+from ..linalg import Array, SPDSolver, product, row_parts, symmetric_product
 
 
 @dataclass(frozen=True)
@@ -29,21 +32,36 @@ class Domain:
     held: Array | None = None  # (m, n_bits) what the ridge pulls A towards; None: zero
 
     @cached_property
-    def weighted(self) -> Array:
-        """(αI + βL)X, the part of Φ that stays, of shape (n, m)."""
-        if self.beta == 0:
-            return self.alpha * self.X
-        weighted = laplacian(self.graph, self.X)
-        weighted *= self.beta
-        weighted += self.alpha * self.X
-        return weighted
+    def smoothed(self) -> Array:
+        """W X, kept where it is small: the part of Φ that costs most and stays."""
+        return self.graph @ self.X
+
+    def products(self, parts: list[slice]) -> Iterator[Array]:
+        """Rows of W X for a normal matrix."""
+        if len(parts) == 1:
+            yield self.smoothed
+        else:
+            yield from self.graph.products(self.X, parts)
 
 
 def normal_matrix(domain: Domain, degrees: Array, *, lam: float) -> Array:
-    """Φ = Xᵀ(αI + βL + λD)X of Eq. 17, where D holds the degrees of the bipartite graph."""
-    weighted = (lam * degrees).astype(domain.X.dtype)[:, None] * domain.X
-    weighted += domain.weighted
-    return symmetric_product(domain.X, weighted)
+    """Φ = Xᵀ(αI + βL + λD)X of Eq. 17, where D holds the degrees of the bipartite graph.
+
+    It is summed over some rows at a time, so that nothing else of the size of a large X is made.
+    """
+    X = domain.X
+    weights = domain.alpha + lam * like(degrees, X, X.dtype)
+    parts = row_parts(X)
+    smoothed: Iterable[Any] = repeat(0.0)
+    if domain.beta:
+        weights = weights + domain.beta * like(domain.graph.degrees, X, X.dtype)
+        smoothed = domain.products(parts)
+    Phi: Any = 0.0
+    for part, WX in zip(parts, smoothed, strict=False):
+        Y = weights[part, None] * X[part, :]
+        Y -= domain.beta * WX
+        Phi = symmetric_product(X[part, :], Y) + Phi
+    return Phi
 
 
 def projection_step(
@@ -68,7 +86,7 @@ def projection_step(
 
 def departure(domain: Domain, A: Array) -> float:
     """‖A - held‖², what the ridge weighs."""
-    return float(((A if domain.held is None else A - domain.held) ** 2).sum())
+    return _square(A if domain.held is None else A - domain.held)
 
 
 def code_step(H: Array) -> Array:
@@ -99,15 +117,17 @@ def graph_step(F_sorted: Array) -> Array:
     array([[0.6, 0.4]])
     """
     slack = F_sorted[:, -1:] - F_sorted[:, :-1]
-    total = slack.sum(axis=1, keepdims=True)
-    even = np.full_like(slack, 1.0 / slack.shape[1])
-    return np.divide(slack, total, out=even, where=total > 0)
+    xp = array_namespace(slack)
+    total = xp.sum(slack, axis=1, keepdims=True)
+    even = xp.full_like(slack, 1.0 / slack.shape[1])
+    return xp.where(total > 0, slack / xp.where(total > 0, total, xp.ones_like(total)), even)
 
 
 def graph_gamma(F_sorted: Array) -> Array:
     """γ_i / λ of Eq. 28, one a row: the weight that makes exactly η entries non-zero."""
     eta = F_sorted.shape[1] - 1
-    return 0.5 * (eta * F_sorted[:, -1] - F_sorted[:, :-1].sum(axis=1))
+    xp = array_namespace(F_sorted)
+    return 0.5 * (eta * F_sorted[:, -1] - xp.sum(F_sorted[:, :-1], axis=1))
 
 
 def simplex_projection(V: Array) -> Array:
@@ -116,11 +136,13 @@ def simplex_projection(V: Array) -> Array:
     >>> simplex_projection(np.array([[0.0, -0.2, -3.0]]))
     array([[0.6, 0.4, 0. ]])
     """
-    n, k = V.shape
-    ordered = -np.sort(-V, axis=1)
-    excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, k + 1)
-    n_positive = (ordered > excess).sum(axis=1)
-    return np.maximum(V - excess[np.arange(n), n_positive - 1][:, None], 0.0)
+    xp = array_namespace(V)
+    ordered = xp.sort(V, axis=1, descending=True)
+    excess = (xp.cumulative_sum(ordered, axis=1) - 1.0) / like(
+        np.arange(1, V.shape[1] + 1), V, V.dtype
+    )
+    n_positive = xp.count_nonzero(ordered > excess, axis=1)
+    return xp.clip(V - xp.take_along_axis(excess, n_positive[:, None] - 1, axis=1), min=0.0)
 
 
 class Objective(NamedTuple):
@@ -152,15 +174,15 @@ def objective(
         t3 += domain.beta * _dot(H, laplacian(domain.graph, H))
     H_s, H_t = projections
     distances = (
-        _dot(W.degrees, (H_s * H_s).sum(axis=1))
-        + _dot(W.T.degrees, (H_t * H_t).sum(axis=1))
+        _dot(like(W.degrees, H_s, H_s.dtype), row_squares(H_s))
+        + _dot(like(W.T.degrees, H_t, H_t.dtype), row_squares(H_t))
         - 2.0 * _dot(H_s, W @ H_t)
     )
     return t1, lam * (distances + W.penalty), t3
 
 
 def _dot(a: Array, b: Array) -> float:
-    return float((a * b).sum())  # no BLAS, see linalg.product
+    return float(array_namespace(a).sum(a * b))  # no BLAS, see linalg.product
 
 
 def _square(a: Array) -> float:

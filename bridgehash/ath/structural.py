@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
 from .._validation import Range, Rules
+from .._xp import to_numpy
 from ..matching import match
 from .starts import GivenStart, Scene, Start
 
@@ -47,8 +48,8 @@ class StructuralStart(BaseEstimator):
         """The projections that agree with the match, and the match as the first graph."""
         X_s, X_t = scene.raw or (scene.X_s, scene.X_t)
         found = match(
-            X_s,
-            X_t,
+            to_numpy(X_s),
+            to_numpy(X_t),
             scene.rng,
             n_starts=self.n_starts,
             n_kept=self.n_kept,
@@ -56,7 +57,7 @@ class StructuralStart(BaseEstimator):
         )
         shares = found.plan / found.plan.sum(axis=1, keepdims=True)
         rows, columns = np.meshgrid(found.rows_s, found.rows_t, indexing="ij")
-        shape = (len(scene.X_s), len(scene.X_t))
+        shape = (scene.X_s.shape[0], scene.X_t.shape[0])
         W = csr_array((shares.ravel(), (rows.ravel(), columns.ravel())), shape=shape)
         start = GivenStart(W).begin(scene)
         return replace(start, agreement=found.agreement)

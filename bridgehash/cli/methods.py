@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, clone
 
 from bridgehash import ATH
 from bridgehash._validation import class_ids, unknown
-from bridgehash.ath.estimator import BIPARTITES, FEATURE_MAPS, GRAPHS, STARTS
+from bridgehash.ath.parts import BIPARTITES, FEATURE_MAPS, GRAPHS, STARTS
 from bridgehash.ath.presets import PRESETS, PUBLISHED
 from bridgehash.base import BaseTransferHasher
 from bridgehash.methods import METHODS, set_length_and_seed, tunable

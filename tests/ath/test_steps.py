@@ -244,7 +244,10 @@ def test_normal_matrix_is_that_of_eq_17(labelled):
 def test_no_structure_weight_needs_no_graph():
     domain = random_state(0).source.domain
     without = Domain(domain.X, None, domain.alpha, 0.0)
-    np.testing.assert_allclose(without.weighted, domain.alpha * domain.X)
+    degrees = np.arange(len(domain.X), dtype=float)
+    Phi = normal_matrix(without, degrees, lam=0.5)
+    weights = domain.alpha + 0.5 * degrees
+    np.testing.assert_allclose(Phi, domain.X.T @ (weights[:, None] * domain.X))
 
 
 @pytest.mark.parametrize("labelled", [False, True])
