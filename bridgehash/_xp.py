@@ -22,6 +22,8 @@ from sklearn.externals.array_api_compat import (
 
 __all__ = [
     "array_namespace",
+    "astype",
+    "column_means",
     "empty_on",
     "is_array_api_obj",
     "is_foreign",
@@ -139,3 +141,14 @@ def empty_on(device: str) -> Any:
         raise ValueError(
             f"device={device!r} is not to be had: {str(error).splitlines()[0]}"
         ) from error
+
+
+def astype(X: Any, dtype: Any) -> Any:
+    """X with values of another type; X itself where they are of that type."""
+    return array_namespace(X).astype(X, dtype, copy=False)
+
+
+def column_means(X: Any) -> Any:
+    """The mean row, summed in float64."""
+    xp = array_namespace(X)
+    return astype(xp.sum(X, axis=0, dtype=xp.float64) / X.shape[0], X.dtype)

@@ -7,7 +7,7 @@ from these parts inherits both properties.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -24,12 +24,14 @@ from scipy.linalg import (
 
 from ._xp import (
     array_namespace,
+    astype,
     is_array_api_obj,
     is_foreign,
     like,
     row_squares,
     singular,
     spd_solver,
+    take_rows,
     to_numpy,
 )
 from .codes import signs
@@ -73,14 +75,19 @@ def pca(X: Array, n_components: int, *others: Array) -> Array:
     array([[1.],
            [0.]])
     """
+    return astype(principal(X, n_components, *others), X.dtype)
+
+
+def principal(X: Array, n_components: int, *others: Array) -> Array:
+    """`pca` in float64, whatever the type of the rows: what follows may turn on single signs."""
     parts = [X, *others]
     n = sum(part.shape[0] for part in parts)
     if is_held(X) and min(n, X.shape[1]) > _MANY:
         share = max(_SOME, 8 * n_components) / n
-        parts = [_spread(part, round(share * part.shape[0])) for part in parts]
+        parts = [spread(part, round(share * part.shape[0])) for part in parts]
         n = sum(part.shape[0] for part in parts)
     if n < X.shape[1]:
-        rows = array_namespace(*parts).concat(parts, axis=0)
+        rows = in_double(array_namespace(*parts).concat(parts, axis=0))
         values, vectors = leading(rows @ rows.T, n_components)
         P = rows.T @ (vectors / values**0.5)
         return P * majority_sign(rows @ P)
@@ -88,7 +95,7 @@ def pca(X: Array, n_components: int, *others: Array) -> Array:
     for part in parts[1:]:
         C = C + gram(part)
     P = leading(C, n_components)[1]
-    return P * majority_sign(*(part @ P for part in parts))
+    return P * majority_sign(*(V for part in parts for V in _projections(part, P)))
 
 
 def is_held(X: Any) -> bool:
@@ -96,9 +103,28 @@ def is_held(X: Any) -> bool:
     return bool(is_array_api_obj(X))
 
 
+def in_double(X: Array) -> Array:
+    """X in float64."""
+    return astype(X, array_namespace(X).float64)
+
+
 def gram(X: Any) -> Array:
-    """XᵀX."""
-    return X.T @ X if is_held(X) else X.gram()
+    """XᵀX in float64."""
+    if not is_held(X):
+        return in_double(X.gram())
+    C: Any = 0.0
+    for part in row_parts(X):
+        rows = in_double(X[part, :])
+        C = rows.T @ rows + C
+    return C
+
+
+def _projections(X: Any, P: Array) -> Iterator[Array]:
+    if not is_held(X):
+        yield in_double(X @ P)
+        return
+    for part in row_parts(X):
+        yield in_double(X[part, :]) @ P
 
 
 def leading(C: Array, k: int) -> tuple[Array, Array]:
@@ -112,10 +138,11 @@ def leading(C: Array, k: int) -> tuple[Array, Array]:
     return like(values[keep], C), like(vectors[:, keep], C)
 
 
-def _spread(X: Array, n: int) -> Array:
-    order = np.argsort(to_numpy(row_squares(X)), kind="stable")
-    places = np.linspace(0, len(order) - 1, min(n, len(order))).round().astype(int)
-    return array_namespace(X).take(X, like(order[places], X), axis=0)
+def spread(X: Any, n: int) -> Array:
+    """n rows spread evenly over the norms, so that no order of the rows changes which."""
+    order = np.argsort(to_numpy(row_squares(X) if is_held(X) else X.row_squares()), kind="stable")
+    places = order[np.linspace(0, len(order) - 1, min(n, len(order))).round().astype(int)]
+    return take_rows(X, places) if is_held(X) else X.take(places)
 
 
 def majority_sign(*parts: Array) -> Array:
@@ -145,8 +172,8 @@ def mean_square(X: Array) -> float:
     >>> mean_square(np.array([[3.0, 4.0], [0.0, 0.0]]))
     12.5
     """
-    flat = array_namespace(X).reshape(X, (-1,))
-    return float(flat @ flat) / X.shape[0]
+    xp = array_namespace(X)
+    return float(xp.sum(row_squares(X), dtype=xp.float64)) / X.shape[0]
 
 
 def random_orthonormal(p: int, r: int, rng: np.random.RandomState) -> Array:

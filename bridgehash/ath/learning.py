@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from .._progress import progress
-from .._xp import array_namespace, empty_on, is_foreign
+from .._xp import array_namespace, column_means, empty_on, is_foreign
 from ..base import TrainingData
 from ..encoder import LinearEncoder
 from ..feature_maps import UnitRows
@@ -90,7 +90,7 @@ class Learning:
         dtype = xp.result_type(X_s, X_t)
         maps_s, Z_s = self._mapped(xp.astype(X_s, dtype, copy=False))
         maps_t, Z_t = self._mapped(xp.astype(X_t, dtype, copy=False))
-        means = [xp.mean(Z_s, axis=0), xp.mean(Z_t, axis=0)]
+        means = [column_means(Z_s), column_means(Z_t)]
         self._same_space(X_s.shape[1], X_t.shape[1])
         if self.ath.center == "joint":
             n_s, n_t = Z_s.shape[0], Z_t.shape[0]

@@ -15,13 +15,23 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from .._validation import OneOf, Rules
-from .._xp import array_namespace, like, take_rows, to_numpy
+from .._xp import array_namespace, astype, like, take_rows, to_numpy
 from ..graphs import Graph, one_hot
-from ..linalg import Array, SPDSolver, itq_rotation, pca, random_orthonormal
+from ..linalg import (
+    Array,
+    SPDSolver,
+    in_double,
+    is_held,
+    itq_rotation,
+    principal,
+    random_orthonormal,
+    spread,
+)
 from ..sparse import operator
 from .bipartite import as_graph, check_shape
 
 _TINY = 1e-30
+_ITQ_ROWS = 100_000  # from which a rotation is found
 
 
 @dataclass(frozen=True)
@@ -103,16 +113,18 @@ class PCAStart(BaseEstimator):
 
     def begin(self, scene: Scene) -> Start:
         """Projections on the components; the bipartite graph is left to the solver."""
-        V_s, V_t = self._components(scene)
-        p, r = V_s.shape[1], scene.n_bits
-        if self.rotation is None and p == r:
-            return Start(V_s, V_t)
-        R = like(random_orthonormal(p, r, scene.rng), V_s, V_s.dtype)
-        if self.rotation == "itq":
-            R = itq_rotation(array_namespace(V_s).concat([V_s, V_t], axis=0), R)
-        return Start(V_s @ R, V_t @ R)
+        X_s, X_t = scene.X_s, scene.X_t
+        P_s, P_t = self._components(scene)
+        p, r = P_s.shape[1], scene.n_bits
+        if self.rotation is not None or p != r:
+            R = like(random_orthonormal(p, r, scene.rng), P_s)
+            if self.rotation == "itq":
+                R = itq_rotation(_projected_together((X_s, P_s), (X_t, P_t)), R)
+            P_s, P_t = P_s @ R, P_t @ R
+        return Start(X_s @ astype(P_s, X_s.dtype), X_t @ astype(P_t, X_t.dtype))
 
     def _components(self, scene: Scene) -> tuple[Array, Array]:
+        """Directions of both domains, equally many, in float64: see `linalg.principal`."""
         X_s, X_t, r = scene.X_s, scene.X_t, scene.n_bits
         if self.basis == "shared" and not scene.same_space:
             raise ValueError(
@@ -120,11 +132,25 @@ class PCAStart(BaseEstimator):
                 f"{X_s.shape[1]} and {X_t.shape[1]} features of their own; use start='pca' or 'itq'"
             )
         if self.basis != "domain" and scene.same_space:
-            P = pca(X_s, r, X_t)
-            return X_s @ P, X_t @ P
-        P_s, P_t = pca(X_s, r), pca(X_t, r)
+            P = principal(X_s, r, X_t)
+            return P, P
+        P_s, P_t = principal(X_s, r), principal(X_t, r)
         p = min(P_s.shape[1], P_t.shape[1])
-        return X_s @ P_s[:, :p], X_t @ P_t[:, :p]
+        return P_s[:, :p], P_t[:, :p]
+
+
+def _projected_together(*domains: tuple[Array, Array]) -> Array:
+    """XP of all domains, or of rows enough to find a rotation by; in float64.
+
+    One sign that comes out otherwise changes where ITQ ends, and all that follows: rounding to
+    float32 is enough for that.
+    """
+    share = min(1.0, _ITQ_ROWS / sum(X.shape[0] for X, _ in domains))
+    parts = []
+    for X, P in domains:
+        rows = X if share == 1.0 and is_held(X) else spread(X, round(share * X.shape[0]))
+        parts.append(in_double(rows) @ P)
+    return array_namespace(*parts).concat(parts, axis=0)
 
 
 class LabelStart(BaseEstimator):
