@@ -42,10 +42,10 @@ def map_blocks(
     [(0, 2), (2, 4), (4, 5)]
     """
     blocks = list(gen_batches(n_rows, size))
-    if not threads or len(blocks) == 1:
+    if not threads:
         return _collect(map(work, blocks), blocks, done)
-    with _BLAS.single_threaded() as n_threads:
-        if n_threads == 1:
+    with _BLAS.single_threaded() as n_threads:  # one block as well: threads add in another order
+        if n_threads == 1 or len(blocks) == 1:
             return _collect(map(work, blocks), blocks, done)
         with ThreadPoolExecutor(min(n_threads, len(blocks))) as pool:
             return _collect(pool.map(work, blocks), blocks, done)
@@ -63,36 +63,46 @@ def _collect(
 
 
 class _Blas:
-    """The setting of BLAS that all threads share: it comes back when the last one has finished."""
+    """The threads of BLAS, which all threads of a process share.
+
+    They come back when the last user has finished, whoever that is: of limits that overlap,
+    threadpoolctl restores what the first has left, which is one thread for good.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._users = 0
-        self._limit: Any = None
-        self._before = 1
+        self._before: list[int] = []
 
     @contextmanager
     def single_threaded(self) -> Iterator[int]:
         """One thread for BLAS; gives the number that it had (1 where that is unknown)."""
         with self._lock:
             if self._users == 0:
-                libraries = _libraries()
-                threads = (library.num_threads for library in libraries.lib_controllers)
-                self._before = min(threads, default=1)
-                self._limit = libraries.limit(limits=1)
+                self._before = [library.num_threads for library in _libraries()]
+                self._set([1] * len(self._before))
             self._users += 1
         try:
-            yield self._before
+            yield min(self._before, default=1)
         finally:
             with self._lock:
                 self._users -= 1
                 if self._users == 0:
-                    self._limit.restore_original_limits()
+                    self._set(self._before)
+
+    @staticmethod
+    def _set(numbers: list[int]) -> None:
+        for library, number in zip(_libraries(), numbers, strict=True):
+            library.set_num_threads(number)
+            if library.num_threads != number and hasattr(library, "clear_controlling_thread"):
+                library.clear_controlling_thread(force=True)  # a thread that is done holds it
+                library.set_num_threads(number)
 
 
 @cache
-def _libraries() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")  # looks through all that is loaded
+def _libraries() -> list[Any]:
+    """Controllers of the BLAS libraries in use; looks through all that is loaded, hence once."""
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
 _BLAS = _Blas()

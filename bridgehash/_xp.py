@@ -35,7 +35,8 @@ __all__ = [
 ]
 
 _SMALL = 1_000_000  # OpenBLAS sums products of no more steps than this in another order
-_IN_CACHE, _ON_DEVICE = 1024, 1 << 18  # rows of a block: benchmarks/encode.py
+_IN_CACHE = 1 << 19  # values of a block of rows, and no fewer rows than _ROWS: benchmarks/encode.py
+_ROWS, _ROWS_ON_DEVICE = 1024, 1 << 18
 
 
 def is_foreign(x: Any) -> bool:
@@ -67,7 +68,8 @@ def like(x: Any, reference: Any, dtype: Any = None) -> Any:
     if is_numpy_array(reference):
         return np.asarray(to_numpy(x), dtype=dtype)
     if not is_array_api_obj(x) or array_namespace(x) is not xp:
-        x = xp.asarray(np.ascontiguousarray(to_numpy(x)), device=device(reference))
+        values = np.require(to_numpy(x), requirements=["C", "W"])  # torch warns of read-only ones
+        x = xp.asarray(values, device=device(reference))
     elif device(x) != device(reference):
         x = x.to(device(reference))
     return x if dtype is None or x.dtype == dtype else xp.astype(x, dtype)
@@ -85,7 +87,9 @@ def is_half(x: Any) -> bool:
 
 def block_rows(X: Any, P: Any) -> int:
     """Rows of X to multiply with P at a time: those that stay in cache, on a host."""
-    return max(_IN_CACHE, _least_rows(P)) if is_numpy_array(X) else _ON_DEVICE
+    if not is_numpy_array(X):
+        return _ROWS_ON_DEVICE
+    return max(_ROWS, _IN_CACHE // max(1, X.shape[1]), _least_rows(P))
 
 
 def rows_product(Z: Any, P: Any) -> Any:

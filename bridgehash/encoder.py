@@ -213,6 +213,7 @@ def _project(X: Array, maps: list[Any], unit_rows: UnitRows | None, P: Array, c:
         Z = xp.astype(Z, xp.float32) if is_half(Z) else Z
     for feature_map in maps:
         Z = feature_map.transform(Z)
+        Z = Z if is_foreign(Z) else np.asarray(Z)  # a map may be set to give data frames
     wide = xp.float32 if is_half(Z) else xp.result_type(Z.dtype, P.dtype)
     Z = Z if is_half(Z) else xp.astype(Z, wide, copy=False)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
