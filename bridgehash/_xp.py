@@ -23,19 +23,29 @@ from sklearn.externals.array_api_compat import (
 __all__ = [
     "array_namespace",
     "astype",
+    "block_rows",
     "column_means",
+    "device",
     "empty_on",
     "is_array_api_obj",
     "is_foreign",
+    "is_half",
     "is_on_gpu",
     "kth_smallest",
     "like",
+    "place",
+    "row_norms",
     "row_squares",
+    "rows_product",
     "singular",
     "spd_solver",
     "take_rows",
     "to_numpy",
 ]
+
+_SMALL = 1_000_000  # OpenBLAS sums products of no more steps than this in another order
+_IN_CACHE = 1 << 19  # values of a block of rows, and no fewer rows than _ROWS: benchmarks/encode.py
+_ROWS, _ROWS_ON_DEVICE = 1024, 1 << 18
 
 
 def is_foreign(x: Any) -> bool:
@@ -67,10 +77,68 @@ def like(x: Any, reference: Any, dtype: Any = None) -> Any:
     if is_numpy_array(reference):
         return np.asarray(to_numpy(x), dtype=dtype)
     if not is_array_api_obj(x) or array_namespace(x) is not xp:
-        x = xp.asarray(np.ascontiguousarray(to_numpy(x)), device=device(reference))
+        values = np.require(to_numpy(x), requirements=["C", "W"])  # torch warns of read-only ones
+        x = xp.asarray(values, device=device(reference))
     elif device(x) != device(reference):
         x = x.to(device(reference))
     return x if dtype is None or x.dtype == dtype else xp.astype(x, dtype)
+
+
+def place(x: Any) -> tuple[str, str]:
+    """Name of the library and of the device of an array."""
+    return array_namespace(x).__name__, str(device(x))
+
+
+def is_half(x: Any) -> bool:
+    """Is x a torch tensor of 16-bit floats?"""
+    return bool(is_torch_array(x)) and x.is_floating_point() and x.dtype.itemsize == 2
+
+
+def block_rows(X: Any, P: Any) -> int:
+    """Rows of X to multiply with P at a time: those that stay in cache, on a host."""
+    if not is_numpy_array(X):
+        return _ROWS_ON_DEVICE
+    return max(_ROWS, _IN_CACHE // max(1, X.shape[1]), _least_rows(P))
+
+
+def rows_product(Z: Any, P: Any) -> Any:
+    """Z @ P, where a row has the same product alone and beside others; float32 for 16-bit Z.
+
+    OpenBLAS adds the terms of a small product in another order than those of a large one, so
+    few rows are filled up with zeros. Other libraries are taken as they are.
+
+    >>> rows_product(np.ones((1, 2)), np.eye(2))
+    array([[1., 1.]])
+    """
+    if is_numpy_array(Z):
+        n, least = len(Z), _least_rows(P)
+        if n >= least:
+            return Z @ P
+        filled = np.zeros((least, Z.shape[1]), dtype=Z.dtype)
+        filled[:n] = Z
+        return (filled @ P)[:n]
+    if not is_half(Z):
+        return Z @ P
+    xp = array_namespace(Z)
+    if Z.is_cuda:  # sums and the result are float32, or the threshold would be lost in rounding
+        return xp.mm(Z, P.to(Z.dtype), out_dtype=xp.float32)
+    return Z.to(xp.float32) @ P.to(xp.float32)
+
+
+def _least_rows(P: Any) -> int:
+    return int(_SMALL // max(1, P.shape[0] * P.shape[1]) + 1)
+
+
+def row_norms(X: Any) -> Any:
+    """Norm of each row, in float32 for 16-bit X.
+
+    >>> row_norms(np.array([[3.0, 4.0]]))
+    array([5.])
+    """
+    xp = array_namespace(X)
+    if is_torch_array(X):
+        return X.norm(dim=1, dtype=xp.float32 if is_half(X) else None)
+    return xp.sqrt(xp.linalg.vecdot(X, X))
 
 
 def row_squares(X: Any) -> Any:

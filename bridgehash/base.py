@@ -22,8 +22,7 @@ from ._validation import (
     check_parameters,
     class_ids,
 )
-from ._xp import array_namespace, like
-from .codes import pack, signs
+from ._xp import array_namespace, is_foreign, like
 from .encoder import LinearEncoder, SaveMixin
 from .linalg import Array
 
@@ -64,16 +63,22 @@ class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Projections before the sign, shape (n, n_bits)."""
-        check_is_fitted(self)
-        return self.encoder_.decision_function(validate_data(self, X, dtype=FLOATS, reset=False))
+        return self.encoder_.decision_function(self._checked(X))
 
     def transform(self, X: ArrayLike) -> NDArray[np.int8]:
         """Codes as ±1, shape (n, n_bits)."""
-        return signs(self.decision_function(X))
+        return self.encoder_.transform(self._checked(X))
 
     def encode(self, X: ArrayLike) -> NDArray[np.uint8]:
         """Packed codes, shape (n, ceil(n_bits / 8))."""
-        return pack(self.decision_function(X))
+        return self.encoder_.encode(self._checked(X))
+
+    def _checked(self, X: Any) -> Any:
+        """Rows with the columns of the fit; the encoder sees whether they are finite."""
+        check_is_fitted(self)
+        if is_foreign(X):
+            return X
+        return validate_data(self, X, dtype="numeric", reset=False, ensure_all_finite=False)
 
     @property
     def _n_features_out(self) -> int:

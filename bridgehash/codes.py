@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._xp import array_namespace, is_foreign, kth_smallest
+from ._xp import array_namespace, device, is_foreign, kth_smallest
 
 MAX_BITS = 4096
 _TILE = 1 << 19  # pairs per tile: a few MB of temporaries, small enough for the L2 cache
@@ -74,8 +74,16 @@ def pack(B: ArrayLike) -> NDArray[np.uint8]:
     array([[129, 128]], dtype=uint8)
     """
     B = _two_dimensional(B, "B")
-    n_bytes(B.shape[1])
-    return np.packbits(B > 0, axis=1)
+    width = n_bytes(B.shape[1])
+    if not is_foreign(B):
+        return np.packbits(B > 0, axis=1)
+    xp, n = array_namespace(B), B.shape[0]
+    bits = xp.astype(B > 0, xp.uint8)
+    missing = 8 * width - B.shape[1]
+    if missing:
+        padding = xp.zeros((n, missing), dtype=xp.uint8, device=device(B))
+        bits = xp.concat([bits, padding], axis=1)
+    return xp.sum(xp.reshape(bits, (n, width, 8)) * _weights(B), axis=2, dtype=xp.uint8)
 
 
 def unpack(codes: ArrayLike, n_bits: int) -> NDArray[np.int8]:
@@ -89,19 +97,25 @@ def unpack(codes: ArrayLike, n_bits: int) -> NDArray[np.int8]:
         raise ValueError(
             f"codes have {codes.shape[1]} bytes a row; n_bits={n_bits} needs {n_bytes(n_bits)}"
         )
-    return signs(np.unpackbits(codes, axis=1, count=n_bits))
+    if not is_foreign(codes):
+        return signs(np.unpackbits(codes, axis=1, count=n_bits))
+    xp = array_namespace(codes)
+    bits = xp.bitwise_and(codes[:, :, None], _weights(codes))
+    return signs(xp.reshape(bits, (codes.shape[0], -1))[:, :n_bits])
 
 
 def hamming(codes: ArrayLike, other: ArrayLike) -> NDArray[np.uint16]:
     """Number of differing bits between each row of `codes` and each row of `other`.
 
-    Both are packed; the result has shape (n, n_other). For more pairs than fit into
-    memory iterate over `hamming_tiles`.
+    Both are packed and of one library; the result has shape (n, n_other). For more pairs than
+    fit into memory iterate over `hamming_tiles`.
 
     >>> hamming(pack([[1, 1, -1]]), pack([[1, 1, -1], [-1, -1, 1]]))
     array([[0, 3]], dtype=uint16)
     """
     codes, other = _packed(codes, "codes"), _packed(other, "other")
+    if is_foreign(codes):
+        return _hamming_by_product(codes, other)
     D = np.empty((len(codes), len(other)), dtype=np.uint16)
     for rows, columns, tile in hamming_tiles(codes, other):
         D[rows, columns] = tile
@@ -116,11 +130,7 @@ def hamming_tiles(
     Distances are uint8 as long as they fit, uint16 for codes of 256 bits and more.
     """
     codes, other = _packed(codes, "codes"), _packed(other, "other")
-    if codes.shape[1] != other.shape[1]:
-        raise ValueError(
-            f"codes of {codes.shape[1]} and {other.shape[1]} bytes cannot be compared; "
-            "encode both with one model"
-        )
+    _check_one_width(codes, other)
     left, right = _words(codes), _words(other)
     dtype = np.uint8 if 8 * codes.shape[1] < 256 else np.uint16
     n_columns = max(1, min(len(right), _TILE // 8))
@@ -134,6 +144,28 @@ def hamming_tiles(
             yield slice(i, i + len(a)), slice(j, j + len(b)), D
 
 
+def _hamming_by_product(codes: Any, other: Any) -> Any:
+    """Distances as (r - b·c) / 2 of ±1 codes, whose padding is equal; exact in float32."""
+    xp = array_namespace(codes, other)
+    _check_one_width(codes, other)
+    B, C = (xp.astype(unpack(part, 8 * part.shape[1]), xp.float32) for part in (codes, other))
+    return xp.astype((B.shape[1] - B @ C.T) / 2, xp.uint16)
+
+
+def _weights(like: Any) -> Any:
+    """Values of the bits of a byte, the first bit highest, in the library of an array."""
+    xp = array_namespace(like)
+    return xp.asarray([128, 64, 32, 16, 8, 4, 2, 1], dtype=xp.uint8, device=device(like))
+
+
+def _check_one_width(codes: Any, other: Any) -> None:
+    if codes.shape[1] != other.shape[1]:
+        raise ValueError(
+            f"codes of {codes.shape[1]} and {other.shape[1]} bytes cannot be compared; "
+            "encode both with one model"
+        )
+
+
 def _words(codes: NDArray[np.uint8]) -> NDArray[np.unsignedinteger[Any]]:
     """The rows as the widest machine words that their length allows (XOR does not mind order)."""
     for word in (np.uint64, np.uint32, np.uint16):
@@ -144,13 +176,14 @@ def _words(codes: NDArray[np.uint8]) -> NDArray[np.unsignedinteger[Any]]:
 
 def _packed(codes: ArrayLike, name: str) -> NDArray[np.uint8]:
     codes = _two_dimensional(codes, name)
-    if codes.dtype != np.uint8:
+    if codes.dtype != array_namespace(codes).uint8:
         raise TypeError(f"{name} must be packed uint8 codes (see pack), not {codes.dtype}")
     return codes
 
 
 def _two_dimensional(array: ArrayLike, name: str) -> NDArray[Any]:
-    array = np.asarray(array)
-    if array.ndim != 2 or array.shape[1] == 0:
-        raise ValueError(f"{name} must be two-dimensional, one row a code; got {array.shape}")
-    return array
+    checked: Any = array if is_foreign(array) else np.asarray(array)
+    if checked.ndim != 2 or checked.shape[1] == 0:
+        shape = tuple(checked.shape)
+        raise ValueError(f"{name} must be two-dimensional, one row a code; got {shape}")
+    return checked

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ._files import ModelFileError, StrPath, load_model, save_model
+from ._xp import is_foreign, to_numpy
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -48,6 +49,8 @@ def load(path: StrPath) -> Any:
 
 def _describe(value: Any, name: str, arrays: Arrays) -> Any:
     """JSON for a value; arrays go to `arrays` under a path of names and leave a reference."""
+    if is_foreign(value):
+        value = to_numpy(value)
     if isinstance(value, BaseEstimator):
         _public_class(type(value).__name__)  # what could not be read back is not written
         parts = value.get_params(deep=False)

@@ -11,6 +11,7 @@ ROOT = Path(bridgehash.__file__).parent
 MAX_LINES = 400
 ORDER = [  # a module may import from those before it
     "_threads",
+    "_blocks",
     "_xp",
     "_version",
     "_progress",

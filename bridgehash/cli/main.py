@@ -31,7 +31,7 @@ from .fitting import fitted_fields, learn, read_domains
 from .methods import apply_settings, build, choose_preset, ignored, method_records
 from .models import (
     check_not_an_input,
-    encode_blocks,
+    encode_rows,
     read_row_labels,
     read_rows,
 )
@@ -172,7 +172,7 @@ def encode(
     X = read_rows(data, encoder, model)
     names = None if ids is None else read_row_labels(ids, len(X), data, "id")
     started = perf_counter()
-    codes = encode_blocks(encoder, X, "encode")
+    codes = encode_rows(encoder, X, "encode")
     seconds = perf_counter() - started
     with writing(path):
         write_codes(path, codes, names)
@@ -221,7 +221,7 @@ def evaluate(
         rows[name] = read_rows(spec, encoders[name], model)
         labels[name] = read_row_labels(y, len(rows[name]), spec)
     ids = join_labels(labels_queries, labels["queries"], labels_database, labels["database"])
-    codes = [encode_blocks(encoders[name], rows[name], name) for name in sides]
+    codes = [encode_rows(encoders[name], rows[name], name) for name in sides]
     record = score((codes[0], codes[1]), ids, encoders["queries"].n_bits)
     if as_json:
         print(json.dumps(record, indent=2))

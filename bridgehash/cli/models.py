@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgehash._progress import progress
-from bridgehash.codes import n_bytes
+from bridgehash._progress import countdown
 from bridgehash.encoder import LinearEncoder
 
 from .console import counted, may_animate
 from .tables import InputError, read_labels, read_matrix
 
-_BLOCK = 8192  # rows encoded at a time
+_MANY = 8192  # rows that take long enough for a progress bar
 
 
 class Domain(StrEnum):
@@ -68,13 +67,7 @@ def check_not_an_input(out: Path, *specs: str) -> None:
                 raise InputError(f"{out}: is also the input {spec}; choose another name")
 
 
-def encode_blocks(encoder: LinearEncoder, X: NDArray[Any], title: str) -> NDArray[np.uint8]:
-    """Packed codes of all rows, a block at a time."""
-    codes = np.empty((len(X), n_bytes(encoder.n_bits)), dtype=np.uint8)
-    starts = range(0, len(X), _BLOCK)
-    with progress(title, len(starts), visible=may_animate() and len(starts) > 1) as advance:
-        for start in starts:
-            block = slice(start, start + _BLOCK)
-            codes[block] = encoder.encode(X[block])
-            advance(f"{min(start + _BLOCK, len(X))} rows")
-    return codes
+def encode_rows(encoder: LinearEncoder, X: NDArray[Any], title: str) -> NDArray[np.uint8]:
+    """Packed codes of all rows, with a progress bar for many."""
+    with countdown(title, visible=may_animate() and len(X) > _MANY) as reach:
+        return encoder.encode(X, done=lambda rows: reach(rows, len(X)))

@@ -24,7 +24,7 @@ from .console import counted, note, show_fields
 from .failures import writing
 from .found import records, show_found, write_found
 from .loading import Load, build_on_server, check_free, load_codes
-from .models import Domain, encode_blocks, read_row_labels, read_rows
+from .models import Domain, encode_rows, read_row_labels, read_rows
 from .tables import InputError, check_output, read_codes, read_labels
 
 _SUFFIXES = (".bhi",)
@@ -290,7 +290,7 @@ def _codes(data: str, model: Path | None, domain: Domain | None, bits: int | Non
     encoder = encoder_of(load_model(model), model, domain, "--domain")
     if bits is not None and bits != encoder.n_bits:
         raise InputError(f"{model}: makes codes of {encoder.n_bits} bits, not {bits}")
-    codes = encode_blocks(encoder, read_rows(data, encoder, model), "encode")
+    codes = encode_rows(encoder, read_rows(data, encoder, model), "encode")
     return Load(codes, encoder.n_bits, origin(model, domain))
 
 

@@ -15,7 +15,6 @@ import pytest
 from bridgehash import ATH, ITQ, Shared, __version__, load
 from bridgehash.base import DomainName
 from bridgehash.bench import Scores
-from bridgehash.cli import models
 from bridgehash.cli.methods import METHODS
 from bridgehash.cli.tables import read_codes, read_labels
 from bridgehash.metrics import distance_histogram
@@ -167,8 +166,7 @@ def test_pairs_are_used_or_a_note(run: Run) -> None:
     assert "itq does not use pairs" in run(f"{FIT} --method itq --pairs pairs.npy").err
 
 
-def test_encode_in_blocks_is_encode(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "_BLOCK", 7)
+def test_encode_writes_the_codes_of_the_library(run: Run) -> None:
     ended = run("encode model.bh source.npy --domain source --out codes.npy")
     assert ended.code == 0
     assert ended.err == ""
