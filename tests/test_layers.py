@@ -15,6 +15,7 @@ ORDER = [  # a module may import from those before it
     "_version",
     "_progress",
     "_files",
+    "_formats",
     "codes",
     "linalg",
     "codewords",
