@@ -126,14 +126,12 @@ class NpyHeader(NamedTuple):
         return Field(name, kind, len(self.shape), note)
 
 
-def npy_header(open_file: Callable[[], IO[bytes]], size: int) -> NpyHeader:
+def npy_header(file: IO[bytes], size: int) -> NpyHeader:
     """The header of an array, checked against the `size` bytes that its file has."""
-    with open_file() as file:
-        version = "_".join(map(str, np.lib.format.read_magic(file)))
-        read: Any = getattr(np.lib.format, f"read_array_header_{version}")
-        header = NpyHeader(*read(file), file.tell())
-    n_bytes = math.prod(header.shape) * header.dtype.itemsize
-    if not header.dtype.hasobject and header.start + n_bytes > size:
+    version = "_".join(map(str, np.lib.format.read_magic(file)))
+    shape, fortran_order, dtype = getattr(np.lib.format, f"read_array_header_{version}")(file)
+    header = NpyHeader(shape, fortran_order, dtype, file.tell())
+    if not dtype.hasobject and header.start + math.prod(shape) * dtype.itemsize > size:
         note = header.field().note
         raise InputError(f"is truncated: {note} needs more than its {size} bytes; copy it again")
     return header

@@ -169,6 +169,8 @@ def _npz(path: Path) -> list[_Field]:
 
 def _npy_field(name: str, open_file: Callable[[], IO[bytes]], size: int) -> _Field:
     """An array known by its header."""
+    with open_file() as file:
+        header = npy_header(file, size)
 
     def load() -> NDArray[Any]:
         with open_file() as file:
@@ -176,7 +178,7 @@ def _npy_field(name: str, open_file: Callable[[], IO[bytes]], size: int) -> _Fie
             file.read(1)  # at its end, a member of a zip file compares its checksum
             return array
 
-    return _loaded(npy_header(open_file, size).field(name), load)
+    return _loaded(header.field(name), load)
 
 
 def _loaded(field: Field, load: Callable[[], NDArray[Any]]) -> _Field:
