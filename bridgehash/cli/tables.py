@@ -8,26 +8,36 @@ and explaining are the same for all of them. No format may run code: pickled arr
 from __future__ import annotations
 
 import csv
-import difflib
-import math
 import os
 import zipfile
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bridgehash._files import StrPath, atomic_write
+from bridgehash._formats import (
+    MATRIX,
+    Column,
+    Field,
+    Want,
+    arrow,
+    check_finite,
+    check_not_empty,
+    choose,
+    float_type,
+    naming,
+    npy_header,
+    parquet_columns,
+)
+from bridgehash._formats import InputError as InputError
 
 _Rows = Iterator[tuple[int, list[str]]]
-
-
-class InputError(ValueError):
-    """Wrong input on the command line: one line with the rule, the value and the way out."""
 
 
 def read_matrix(spec: str) -> NDArray[np.floating[Any]]:
@@ -38,8 +48,8 @@ def read_matrix(spec: str) -> NDArray[np.floating[Any]]:
     and CSV files give all their numeric columns side by side. An unnamed CSV column (the row
     index, as pandas writes it) is not a feature.
     """
-    with _naming(spec):
-        return _as_matrix(_read(spec, _MATRIX))
+    with naming(spec):
+        return _as_matrix(_read(spec, MATRIX))
 
 
 def read_labels(spec: str) -> NDArray[Any]:
@@ -47,20 +57,20 @@ def read_labels(spec: str) -> NDArray[Any]:
 
     Whole floats become integers. Columns of a CSV file without a header line are named 1, 2, ….
     """
-    with _naming(spec):
+    with naming(spec):
         return _as_labels(_read(spec, _LABELS))
 
 
 def read_codes(spec: str) -> NDArray[np.uint8]:
     """The packed codes of shape (n, n_bytes) that `spec` names."""
-    with _naming(spec):
+    with naming(spec):
         return np.ascontiguousarray(_not_empty(_read(spec, _CODES)))
 
 
 def check_output(path: StrPath, suffixes: Collection[str] = (".npy", ".parquet")) -> Path:
     """The path, if `write_codes` could write there: worth asking before long work."""
     path = Path(path)
-    with _naming(path):
+    with naming(path):
         if path.suffix.lower() not in suffixes:
             raise InputError(f"must end in {' or '.join(suffixes)}, not {path.suffix!r}; rename it")
         if path.is_dir():
@@ -70,7 +80,7 @@ def check_output(path: StrPath, suffixes: Collection[str] = (".npy", ".parquet")
         if not os.access(path.parent, os.W_OK | os.X_OK):
             raise InputError(f"the directory {path.parent} is not writable; choose another one")
         if path.suffix.lower() == ".parquet":
-            _arrow()
+            arrow()
     return path
 
 
@@ -89,46 +99,25 @@ def write_codes(path: StrPath, codes: NDArray[np.uint8], ids: ArrayLike | None =
         _WRITERS[path.suffix.lower()](temporary, np.ascontiguousarray(codes), ids)
 
 
-class _Field(NamedTuple):
-    """An array or column of a file, known before it is read; nameless where nothing names it."""
+@dataclass(frozen=True)
+class _Field(Field):
+    """Something to choose, and the way to read it."""
 
-    name: str
-    kind: str  # number, byte, binary, text or other
-    ndim: int
-    note: str  # shape and type, for messages
     load: Callable[[], NDArray[Any]]
 
 
-_Want = tuple[int, str, str]  # dimensions, kinds and the rule in words
-_MATRIX = (2, "number byte", "a matrix has two dimensions of real numbers, one row a sample")
-_LABELS = (1, "number byte text", "labels have one dimension of whole numbers or text")
-_CODES = (2, "byte binary", "codes have two dimensions of packed bytes (uint8)")
+_LABELS: Want = (1, "number byte text", "labels have one dimension of whole numbers or text")
+_CODES: Want = (2, "byte binary", "codes have two dimensions of packed bytes (uint8)")
 
 
-@contextmanager
-def _naming(spec: StrPath) -> Iterator[None]:
-    """Put the name of the input before every error; turn foreign errors into `InputError`."""
-    name = os.fspath(spec)
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from error.__cause__
-    except MemoryError:
-        raise
-    except Exception as error:  # whatever a parser makes of a broken file
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        problem = f"cannot be read ({' '.join(reason.split())[:200]})"
-        raise InputError(f"{name}: {problem}; check the file and its extension") from error
-
-
-def _read(spec: str, want: _Want) -> NDArray[Any]:
+def _read(spec: str, want: Want) -> NDArray[Any]:
     path, key = _split(spec)
     if not path.is_file():
         problem = f"{path} is a directory" if path.is_dir() else f"there is no file {path}"
         raise InputError(f"{problem}; name an existing file")
     if path.suffix.lower() not in _READERS:
         raise InputError(f"unknown kind of file {path.suffix!r}; use {', '.join(_READERS)}")
-    return _choose(_READERS[path.suffix.lower()](path), path, key, want).load()
+    return choose(_READERS[path.suffix.lower()](path), path, key, want).load()
 
 
 def _split(spec: str) -> tuple[Path, str | None]:
@@ -141,45 +130,14 @@ def _split(spec: str) -> tuple[Path, str | None]:
     return Path(path), key
 
 
-def _choose(fields: list[_Field], path: Path, key: str | None, want: _Want) -> _Field:
-    """The one field called `key` (any, without a key) that fits."""
-    names = [field.name for field in fields if field.name]
-    if key is not None and not names:
-        raise InputError(f"the file holds one array, without a name; drop ':{key}'")
-    if key is not None and key not in names:
-        nearest = difflib.get_close_matches(key, names, n=1)
-        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-        raise InputError(f"there is no {key!r} in it; {hint}It holds {_listed(fields)}")
-    named = [field for field in fields if key in (None, field.name)]
-    ndim, kinds, rule = want
-    fitting = [field for field in named if field.ndim == ndim and field.kind in kinds.split()]
-    if not fitting:
-        raise InputError(f"{rule}; this is {_listed(named)}: convert it or name another")
-    if len(fitting) > 1:
-        raise InputError(f"several fit: {_listed(fitting)}; name one: {path}:{fitting[0].name}")
-    return fitting[0]
-
-
-def _listed(fields: list[_Field]) -> str:
-    fields = [field for field in fields if field.name] or fields
-    shown = ", ".join(f"{field.name} {field.note}".strip() for field in fields[:8]) or "empty"
-    return shown + (f" and {len(fields) - 8} more" if len(fields) > 8 else "")
-
-
 def _not_empty(array: NDArray[Any]) -> NDArray[Any]:
-    if array.size == 0:
-        raise InputError(f"is empty (shape {array.shape}); at least one row is needed")
+    check_not_empty(array.shape)
     return array
 
 
 def _as_matrix(array: NDArray[Any]) -> NDArray[np.floating[Any]]:
-    dtype = np.float32 if np.can_cast(array.dtype, np.float32) else np.float64
-    X: NDArray[Any] = np.asarray(_not_empty(array), dtype=dtype, order="C")
-    if not (np.isfinite(X.min()) and np.isfinite(X.max())):  # no temporary as large as X
-        rows, columns = np.nonzero(~np.isfinite(X))
-        first = f"row {rows[0]}, column {columns[0]} (counted from 0): {X[rows[0], columns[0]]}"
-        bad = f"{len(rows)} of {X.size} values are not finite"
-        raise InputError(f"{bad}, the first in {first}; fill or drop them")
+    X = np.asarray(_not_empty(array), dtype=float_type(array.dtype), order="C")
+    check_finite(X)
     return X
 
 
@@ -210,16 +168,9 @@ def _npz(path: Path) -> list[_Field]:
 
 
 def _npy_field(name: str, open_file: Callable[[], IO[bytes]], size: int) -> _Field:
-    """An array known by its header, which is checked against the bytes that follow."""
+    """An array known by its header."""
     with open_file() as file:
-        version = "_".join(map(str, np.lib.format.read_magic(file)))
-        shape, _, dtype = getattr(np.lib.format, f"read_array_header_{version}")(file)
-        start = file.tell()
-    note = f"{shape} {dtype}"
-    if dtype.hasobject:
-        note += " (pickled objects, refused because they can run code)"
-    elif start + math.prod(shape) * dtype.itemsize > size:
-        raise InputError(f"is truncated: {note} needs more than its {size} bytes; copy it again")
+        header = npy_header(file, size)
 
     def load() -> NDArray[Any]:
         with open_file() as file:
@@ -227,79 +178,20 @@ def _npy_field(name: str, open_file: Callable[[], IO[bytes]], size: int) -> _Fie
             file.read(1)  # at its end, a member of a zip file compares its checksum
             return array
 
-    kinds = {**dict.fromkeys("biuf", "number"), **dict.fromkeys("US", "text")}
-    kind = "byte" if dtype == np.uint8 else kinds.get(dtype.kind, "other")
-    return _Field(name, kind, len(shape), note, load)
+    return _loaded(header.field(name), load)
+
+
+def _loaded(field: Field, load: Callable[[], NDArray[Any]]) -> _Field:
+    return _Field(field.name, field.kind, field.ndim, field.note, load)
 
 
 def _parquet(path: Path) -> list[_Field]:
-    pa = _arrow()
-    file = pa.parquet.ParquetFile(path)
-    fields = [_arrow_field(pa, file, column) for column in file.schema_arrow]
-    numeric = [field for field in fields if field.ndim == 1 and field.kind in ("number", "byte")]
-    if numeric and all(field.ndim == 1 or field.kind in ("text", "other") for field in fields):
-        fields.append(_Field("", "number", 2, "", lambda: np.stack([f.load() for f in numeric], 1)))
-    return fields
+    file = arrow().parquet.ParquetFile(path)
 
+    def load(column: Column) -> NDArray[Any]:
+        return column.convert(file.read(columns=list(column.columns)), 0)
 
-def _arrow() -> Any:
-    try:
-        import pyarrow.compute
-        import pyarrow.parquet
-    except ImportError as error:
-        raise InputError("Parquet needs pyarrow; pip install 'bridgehash[parquet]'") from error
-    return pyarrow
-
-
-_ARROW_KINDS = {
-    "byte": "uint8",
-    "number": "integer floating boolean",
-    "text": "string large_string",
-    "binary": "fixed_size_binary binary large_binary",
-}
-
-
-def _arrow_field(pa: Any, file: Any, column: Any) -> _Field:
-    def is_any(type_: Any, tests: str) -> bool:
-        return any(getattr(pa.types, f"is_{test}")(type_) for test in tests.split())
-
-    listed = is_any(column.type, "list large_list fixed_size_list")
-    inside = column.type.value_type if listed or is_any(column.type, "dictionary") else column.type
-    kind = next((kind for kind, tests in _ARROW_KINDS.items() if is_any(inside, tests)), "other")
-
-    def load() -> NDArray[Any]:
-        values = file.read(columns=[column.name]).column(0)
-        if listed or kind == "binary":
-            return _arrow_rows(pa, values, kind)
-        values = values.cast(inside)  # a dictionary becomes what it stands for
-        return _arrow_numpy(values.fill_null("") if kind == "text" else values, kind)
-
-    return _Field(column.name, kind, 1 + listed + (kind == "binary"), str(column.type), load)
-
-
-def _arrow_rows(pa: Any, column: Any, kind: str) -> NDArray[Any]:
-    """A column of vectors, or of bytes, as an array of two dimensions."""
-    measure = pa.compute.binary_length if kind == "binary" else pa.compute.list_value_length
-    widths = measure(column).fill_null(0).to_numpy()
-    width = int(widths[0]) if len(widths) else 0
-    if (widths != width).any():
-        row = int(np.argmax(widths != width))
-        lengths = f"row {row} (counted from 0) has {widths[row]} values, row 0 has {width}"
-        raise InputError(f"all rows must have one length; {lengths}: fill or drop such rows")
-    if width == 0:
-        return np.empty((len(column), 0))
-    if kind != "binary":
-        return _arrow_numpy(pa.compute.list_flatten(column), kind).reshape(len(column), width)
-    packed = column.cast(pa.binary(width)).combine_chunks()
-    start, n_bytes = packed.offset * width, len(packed) * width
-    flat = np.frombuffer(packed.buffers()[1], np.uint8, count=n_bytes, offset=start)
-    return flat.reshape(len(packed), width).copy()
-
-
-def _arrow_numpy(values: Any, kind: str) -> NDArray[Any]:
-    """Missing numbers become NaN, which the checks of the values then find and count."""
-    array: NDArray[Any] = values.to_numpy()
-    return array.astype(np.str_ if kind == "text" else np.float64) if array.dtype == "O" else array
+    return [_loaded(each, partial(load, each)) for each in parquet_columns(file.schema_arrow)]
 
 
 def _csv(path: Path) -> list[_Field]:
@@ -387,7 +279,7 @@ def _write_npy(path: Path, codes: NDArray[np.uint8], _: NDArray[Any] | None) -> 
 
 
 def _write_parquet(path: Path, codes: NDArray[np.uint8], ids: NDArray[Any] | None) -> None:
-    pa = _arrow()
+    pa = arrow()
     kind, buffers = pa.binary(codes.shape[1]), [None, pa.py_buffer(codes)]
     columns = {"code": pa.FixedSizeBinaryArray.from_buffers(kind, len(codes), buffers)}
     if ids is not None:
