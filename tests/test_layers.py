@@ -22,6 +22,7 @@ ORDER = [  # a module may import from those before it
     "stiefel",
     "_validation",
     "neighbors",
+    "inverted",
     "graphs",
     "feature_maps",
     "anchor_graphs",
