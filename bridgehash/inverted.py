@@ -100,6 +100,27 @@ class Cells:
         _in_threads(search, range(0, len(queries), _BLOCK))
         return F, columns
 
+    def n_probe_for(
+        self, queries: Array, k: int, wanted: float = 0.95, *, n_sample: int = 256
+    ) -> int:
+        """The least n_probe that finds the wanted share of the k nearest rows.
+
+        A sample of the queries is searched exactly; a neighbour is found if so many cells are
+        looked into as are not farther than its own.
+
+        >>> line = np.arange(100.0)[:, None]
+        >>> Cells(line, n_cells=10).n_probe_for(line, k=5, wanted=1.0)
+        2
+        """
+        asked = _sample(len(queries), n_sample, random_state=0)
+        columns = nearest(queries[asked], self.rows, k)[1]
+        cell_of = np.empty(len(self.rows), np.intp)
+        for cell, ids in enumerate(self.members):
+            cell_of[ids] = cell
+        order = _nearest_centres(queries[asked], self.centres, len(self.centres))[1]
+        rank = np.take_along_axis(np.argsort(order, axis=1), cell_of[columns], axis=1)
+        return 1 + int(np.quantile(rank, wanted, method="inverted_cdf"))
+
     def _nearest(self, Q: Array, k: int, n_probe: int) -> tuple[Array, Positions]:
         far, probes = self._probes(Q, k, n_probe)
         slack = _ROUNDING * far[:, -1]
@@ -186,8 +207,7 @@ def recall(
     n_sample : int, default=1000
         Queries that are searched exactly.
     """
-    rng = np.random.RandomState(random_state)
-    asked = rng.choice(len(queries), min(n_sample, len(queries)), replace=False)
+    asked = _sample(len(queries), n_sample, random_state)
     exact = nearest(queries[asked], rows, F.shape[1])[0]
     reach = exact[:, -1:] * (1 + _ROUNDING) + np.finfo(F.dtype).tiny
     return float((reach >= F[asked]).mean())
@@ -199,11 +219,13 @@ def default_n_cells(n: int) -> int:
 
 
 def _sample_centres(rows: Array, n_cells: int, random_state: int) -> Float32:
-    rng = np.random.RandomState(random_state)
-    drawn = rng.choice(len(rows), min(len(rows), _SAMPLE * n_cells), replace=False)
-    sample = rows[drawn].astype(np.float32)
+    sample = rows[_sample(len(rows), _SAMPLE * n_cells, random_state)].astype(np.float32)
     centres: Float32 = k_means(sample, sample[:n_cells], _ROUNDS).astype(np.float32)
     return centres
+
+
+def _sample(n: int, wanted: int, random_state: int) -> Positions:
+    return np.random.RandomState(random_state).choice(n, min(wanted, n), replace=False)
 
 
 def _nearest_centres(X: Array, centres: Float32, n: int) -> tuple[Float32, Positions]:

@@ -62,6 +62,17 @@ def test_recall_grows_with_the_cells_looked_into():
     assert found[-1] == 1.0
 
 
+@pytest.mark.parametrize("wanted", [0.5, 0.9, 1.0])
+def test_the_least_n_probe_for_a_recall_finds_that_share(wanted):
+    queries, rows = clustered(200, seed=1), clustered(2000)
+    cells = Cells(rows, n_cells=40)
+    n_probe = cells.n_probe_for(queries, 10, wanted)
+    assert recall(cells.nearest(queries, 10, n_probe)[0], queries, rows) >= wanted
+    assert (
+        n_probe == 1 or recall(cells.nearest(queries, 10, n_probe - 1)[0], queries, rows) < wanted
+    )
+
+
 def test_what_is_found_is_the_nearest_of_the_cells_looked_into():
     queries, rows = clustered(100, seed=1), clustered(1000)
     cells = Cells(rows, n_cells=25)
