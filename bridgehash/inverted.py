@@ -113,7 +113,7 @@ class Cells:
         2
         """
         asked = _sample(len(queries), n_sample, random_state=0)
-        columns = nearest(queries[asked], self.rows, k)[1]
+        columns = self.nearest(queries[asked], k, len(self.centres))[1]
         cell_of = np.empty(len(self.rows), np.intp)
         for cell, ids in enumerate(self.members):
             cell_of[ids] = cell
