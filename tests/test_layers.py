@@ -29,6 +29,7 @@ ORDER = [  # a module may import from those before it
     "blocks",
     "mappers",
     "neighbors",
+    "inverted",
     "graphs",
     "feature_maps",
     "row_tasks",
