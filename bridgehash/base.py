@@ -23,6 +23,7 @@ from ._validation import (
     class_ids,
 )
 from ._xp import array_namespace, is_foreign, like
+from .blocks import whole
 from .encoder import LinearEncoder, SaveMixin
 from .linalg import Array
 
@@ -121,8 +122,8 @@ class BaseLabelHasher(BaseHasher):
 class TrainingData:
     """What `fit` of a two-domain method was given, checked."""
 
-    X_source: Array
-    X_target: Array
+    X_source: Any  # arrays; rows in blocks for a method that asks for them
+    X_target: Any
     y_source: Ids | None = None  # class ids common to both domains, -1 where unknown
     y_target: Ids | None = None
     pairs: NDArray[np.intp] | None = None  # (p, 2) rows of the source and of the target
@@ -143,6 +144,13 @@ class TrainingData:
                 f"y_source holds fewer than two classes; {method} learns to tell classes apart"
             )
         return self.X_source[known], ids
+
+
+def _checked_rows(X: Any, name: str) -> Array:
+    rows = check_domain(whole(X, name), name)
+    if _all_equal(rows):
+        raise ValueError(f"all rows of {name} are equal; there is nothing to tell apart")
+    return rows
 
 
 def _all_equal(X: Array) -> bool:
@@ -174,6 +182,7 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X_source : array of shape (n_source, d_source)
+            Or a path, a zarr array, or blocks of rows: see `bridgehash.as_blocks`.
         X_target : array of shape (n_target, d_target)
         y_source, y_target : array of class ids or names, optional
             -1 marks an unknown class. Ignored by methods without a use for them.
@@ -182,16 +191,17 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
             Ignored by methods without a use for them.
         """
         check_parameters(self)
-        X_s, X_t = check_domain(X_source, "X_source"), check_domain(X_target, "X_target")
-        for X, name in ((X_s, "X_source"), (X_t, "X_target")):
-            if _all_equal(X):
-                raise ValueError(f"all rows of {name} are equal; there is nothing to tell apart")
+        X_s, X_t = self._opened(X_source, X_target)
         y_s = check_labels(y_source, X_s.shape[0], "y_source")
         y_t = check_labels(y_target, X_t.shape[0], "y_target")
         known = check_pairs(pairs, X_s.shape[0], X_t.shape[0])
         data = TrainingData(X_s, X_t, *class_ids(y_s, y_t), known)
         self.source_encoder_, self.target_encoder_ = self._learn(data)
         return self
+
+    def _opened(self, X_source: Any, X_target: Any) -> tuple[Array, Array]:
+        """Both domains, checked, as `_learn` takes them."""
+        return _checked_rows(X_source, "X_source"), _checked_rows(X_target, "X_target")
 
     @abstractmethod
     def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:

@@ -28,6 +28,7 @@ from ._sources import (
 from .linalg import Array
 
 BLOCK_BYTES = 64 << 20
+CACHE_BYTES = 4 * BLOCK_BYTES
 _FILES: dict[str, Callable[..., Source]] = {
     ".npy": npy_source,
     ".parquet": parquet_source,
@@ -128,9 +129,16 @@ class Blocks:
     dtype : float32 or float64
         Type of what is read: that of the data, or the narrower of the two that holds its numbers.
     n_blocks : int
+    cache_bytes : int
+        What those who work on the blocks may keep of them.
     """
 
-    def __init__(self, sources: Sequence[Source], block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        block_bytes: int = BLOCK_BYTES,
+        cache_bytes: int = CACHE_BYTES,
+    ) -> None:
         width = sources[0].shape[1]
         for source in sources:
             if source.shape[1] != width:
@@ -139,6 +147,7 @@ class Blocks:
                     f"{width}; all must have the same"
                 )
         self._sources = list(sources)
+        self.cache_bytes = cache_bytes
         self.shape = sum(source.shape[0] for source in sources), width
         self.dtype: np.dtype[Any] = np.result_type(*(source.dtype for source in sources))
         rows = max(1, block_bytes // (width * self.dtype.itemsize))
@@ -158,6 +167,10 @@ class Blocks:
 
     def __repr__(self) -> str:
         return f"Blocks(shape={self.shape}, dtype={self.dtype}, n_blocks={self.n_blocks})"
+
+    def in_blocks_of(self, block_bytes: int, cache_bytes: int) -> Blocks:
+        """The same rows in other blocks."""
+        return Blocks(self._sources, block_bytes, cache_bytes).astype(self.dtype)
 
     def astype(self, dtype: DTypeLike) -> Blocks:
         """The same rows, read as another floating type."""
@@ -249,3 +262,21 @@ def _cut(n: int, rows: int, breaks: Sequence[int]) -> Iterator[tuple[int, int]]:
         stop = int(before[-1]) if len(before) and before[-1] > start else start + rows
         yield start, stop
         start = stop
+
+
+def lies_elsewhere(data: Any) -> bool:
+    """Are the rows in files, or in something that is read piece by piece, not in an array?"""
+    if isinstance(data, Blocks | str | os.PathLike | Iterator):
+        return True
+    return type(data).__module__.partition(".")[0] in ("zarr", "h5py")
+
+
+def whole(data: Any, name: str = "X") -> Any:
+    """All rows in one array, where they lie elsewhere; anything else as it is."""
+    if not lies_elsewhere(data):
+        return data
+    blocks = as_blocks(data, name=name)
+    X = np.empty(blocks.shape, dtype=blocks.dtype)
+    for i in range(blocks.n_blocks):
+        X[slice(*blocks.bounds(i))] = blocks.read_checked(i)
+    return X

@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import assert_all_finite, check_array
 
-from ._blocks import map_blocks
 from ._files import ModelFileError, StrPath
+from ._threaded import map_blocks
 from ._xp import (
     array_namespace,
     block_rows,

@@ -9,15 +9,12 @@ says how many are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_info, threadpool_limits
 
+from ._threaded import map_blocks
 from .clusters import k_means
 from .linalg import Array
 from .neighbors import nearest
@@ -93,11 +90,11 @@ class Cells:
             labels = _nearest_centres(queries, self.centres, 1)[1].ravel()
             order = np.argsort(labels, kind="stable")
 
-        def search(start: int) -> None:
-            part = order[start : start + _BLOCK]
+        def search(rows: slice) -> None:
+            part = order[rows]
             F[part], columns[part] = self._nearest(queries[part], k, n_probe)
 
-        _in_threads(search, range(0, len(queries), _BLOCK))
+        map_blocks(search, len(queries), _BLOCK, threads=True)
         return F, columns
 
     def n_probe_for(
@@ -236,8 +233,7 @@ def _nearest_centres(X: Array, centres: Float32, n: int) -> tuple[Float32, Posit
     squares = np.einsum("ij,ij->i", C, C)
     step = max(1, _TILE // len(centres))
 
-    def assign(start: int) -> None:
-        part = slice(start, start + step)
+    def assign(part: slice) -> None:
         Q = (X[part] - middle).astype(np.float32, copy=False)
         D = -2.0 * Q @ C.T
         D += squares
@@ -247,7 +243,7 @@ def _nearest_centres(X: Array, centres: Float32, n: int) -> tuple[Float32, Posit
         far[part] = np.maximum(np.take_along_axis(F, order, axis=1), 0.0)
         cells[part] = np.take_along_axis(near, order, axis=1)
 
-    _in_threads(assign, range(0, len(X), step))
+    map_blocks(assign, len(X), step, threads=True)
     return far, cells
 
 
@@ -337,10 +333,3 @@ def _first(F: Array, at: Positions, ids: Positions, k: int) -> tuple[Array, Posi
     table[at, place], columns[at, place] = F, ids
     order = np.argsort(table, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(table, order, axis=1), np.take_along_axis(columns, order, axis=1)
-
-
-def _in_threads(work: Callable[[Any], None], parts: Iterable[Any]) -> None:
-    """Each part once, in as many threads as BLAS would use; these products use one each."""
-    pools = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(max([1, *pools])) as pool:
-        list(pool.map(work, parts))

@@ -166,14 +166,15 @@ def standardised(X: Array) -> tuple[Array, Array, float]:
     return X, mean, scale
 
 
-def mean_square(X: Array) -> float:
+def mean_square(X: Any) -> float:
     """Mean squared norm of the rows.
 
     >>> mean_square(np.array([[3.0, 4.0], [0.0, 0.0]]))
     12.5
     """
-    xp = array_namespace(X)
-    return float(xp.sum(row_squares(X), dtype=xp.float64)) / X.shape[0]
+    squares = row_squares(X) if is_held(X) else X.row_squares()
+    xp = array_namespace(squares)
+    return float(xp.sum(squares, dtype=xp.float64)) / X.shape[0]
 
 
 def random_orthonormal(p: int, r: int, rng: np.random.RandomState) -> Array:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -72,3 +74,22 @@ class Threads:
             finally:
                 for future in waiting:  # after an error, or when nobody asks for more
                     future.cancel()
+
+
+_HERE = Serial()
+_current: ContextVar[Mapper] = ContextVar("mapper", default=_HERE)
+
+
+def current_mapper() -> Mapper:
+    """Who does the work on blocks at the moment: this thread, unless `mapped_by` says otherwise."""
+    return _current.get()
+
+
+@contextmanager
+def mapped_by(mapper: Mapper) -> Iterator[None]:
+    """Let a mapper do the work on blocks of all fits inside."""
+    token = _current.set(mapper)
+    try:
+        yield
+    finally:
+        _current.reset(token)

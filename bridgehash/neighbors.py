@@ -55,8 +55,12 @@ def nearest_others(X: Array, k: int) -> tuple[Array, NDArray[np.intp]]:
            [0],
            [1]]))
     """
-    F, columns = nearest(X, X, k + 1)
-    xp, n = array_namespace(F), F.shape[0]
+    return others(*nearest(X, X, k + 1))
+
+
+def others(F: Array, columns: NDArray[np.intp]) -> tuple[Array, NDArray[np.intp]]:
+    """What was found of each row among all, itself included, without itself."""
+    xp, n, k = array_namespace(F), F.shape[0], F.shape[1] - 1
     is_self = columns == like(np.arange(n), columns)[:, None]
     is_self[:, -1] |= ~xp.any(is_self, axis=1)  # more duplicates than were asked for
     return xp.reshape(F[~is_self], (n, k)), xp.reshape(columns[~is_self], (n, k))

@@ -145,8 +145,8 @@ def transposed_times(reader: Reader, i: int, M: Any) -> Array:
 
 
 def gram(reader: Reader, i: int, weights: Array | None) -> Array:
-    """X_iᵀ diag(w) X_i on and above its diagonal; what is below is zero."""
-    X = reader.block(i)
+    """X_iᵀ diag(w) X_i on and above its diagonal, in float64; what is below is zero."""
+    X = reader.block(i).astype(np.float64, copy=False)
     if weights is not None and weights.min() < 0:
         return np.triu(product(X.T, weights[:, None] * X))
     Z = X if weights is None else np.sqrt(weights)[:, None] * X

@@ -19,12 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csc_array, csr_array
 
 from . import row_tasks as tasks
-from .blocks import BLOCK_BYTES, Blocks
+from .blocks import Blocks
 from .linalg import Array
-from .mappers import Mapper, Serial
+from .mappers import Mapper, current_mapper
 from .row_tasks import Moments, Reader
 
-CACHE_BYTES = 4 * BLOCK_BYTES
 _SYMMETRIC = 1e-6  # of the largest weight
 
 
@@ -69,7 +68,7 @@ class BlockRows:
         mean: ArrayLike | None = None,
         mapper: Mapper | None = None,
         *,
-        cache_bytes: int = CACHE_BYTES,
+        cache_bytes: int | None = None,
         name: str = "X",
     ) -> BlockRows:
         """Centre the rows by `mean` (their own, without one) and bring them to scale: one pass.
@@ -81,9 +80,9 @@ class BlockRows:
             Divide each row by its norm first; zero rows stay zero.
         mean : array of shape (m,), optional
         mapper : optional
-            Runs the tasks, see `mappers`; one after the other by default.
-        cache_bytes : int
-            Standardised blocks of so many bytes are kept, in each process.
+            Runs the tasks; `mappers.current_mapper()` by default.
+        cache_bytes : int, optional
+            Standardised blocks of so many bytes are kept, in each process; those of `blocks`.
         name : str
             What messages call the matrix.
         """
@@ -91,8 +90,9 @@ class BlockRows:
             raise ValueError(
                 f"{name} has {len(blocks)} rows; at least two are needed to learn from"
             )
-        mapper = Serial() if mapper is None else mapper
-        reader = Reader(blocks, unit_rows, cache_bytes=cache_bytes)
+        mapper = current_mapper() if mapper is None else mapper
+        kept = blocks.cache_bytes if cache_bytes is None else cache_bytes
+        reader = Reader(blocks, unit_rows, cache_bytes=kept)
         numbers = ((i,) for i in range(blocks.n_blocks))
         with np.errstate(over="ignore", invalid="ignore"):
             moments = reduce(or_, mapper(tasks.moments, numbers, (reader,)))
@@ -148,14 +148,14 @@ class BlockRows:
         return H
 
     def gram(self, weights: Array | None = None) -> Array:
-        """Xᵀ diag(w) X, of shape (m, m); XᵀX without weights."""
+        """Xᵀ diag(w) X in float64, of shape (m, m); XᵀX without weights."""
         if weights is None:
             upper = self._sum(tasks.gram, ((i, None) for (i,) in self._numbers()))
         else:
             _check_shape(weights, self.shape[:1], "weights")
             upper = self._sum(tasks.gram, self._with_rows_of(weights))
         upper += np.triu(upper, 1).T
-        return upper.astype(self.dtype, copy=False)
+        return upper
 
     def laplacian_gram(self, W: csr_array, degrees: Array) -> Array:
         """Xᵀ(D - W)X for a symmetric sparse W, of shape (m, m).
@@ -178,6 +178,13 @@ class BlockRows:
     def block(self, i: int) -> Array:
         """Block i, not to be changed."""
         return next(self._map(tasks.block, [(i,)]))
+
+    def held(self) -> Array:
+        """All rows in one array."""
+        X = np.empty(self.shape, dtype=self.dtype)
+        for part, found in self._each(tasks.block, self._numbers()):
+            X[part] = found
+        return X
 
     def take(self, rows: ArrayLike) -> Array:
         """Given rows in the given order."""

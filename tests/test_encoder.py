@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import bridgehash
 from bridgehash import ITQ, AnchorKernel, LinearEncoder, UnitRows, _xp
 from bridgehash import encoder as encoders
-from bridgehash._blocks import map_blocks
+from bridgehash._threaded import map_blocks
 from bridgehash.codes import hamming, pack, signs, unpack
 
 N, D, BITS = 3000, 40, 20

@@ -11,7 +11,7 @@ ROOT = Path(bridgehash.__file__).parent
 MAX_LINES = 400
 ORDER = [  # a module may import from those before it
     "_threads",
-    "_blocks",
+    "_threaded",
     "_xp",
     "_version",
     "_progress",
@@ -30,6 +30,7 @@ ORDER = [  # a module may import from those before it
     "mappers",
     "neighbors",
     "inverted",
+    "near",
     "graphs",
     "feature_maps",
     "row_tasks",
@@ -51,6 +52,7 @@ ORDER = [  # a module may import from those before it
     "ath.local_start",
     "ath.structural",
     "ath.features",
+    "ath.memory",
     "ath.parts",
     "ath.presets",
     "ath.solver",

@@ -17,10 +17,13 @@ from sklearn.utils.validation import check_random_state
 
 from .._validation import Flag, OneOf, Range, Rules
 from ..base import BaseTransferHasher, TrainingData
+from ..blocks import as_blocks
 from ..codes import MAX_BITS
 from ..encoder import LinearEncoder
 from ..graphs import Graph
-from .learning import Learning
+from ..mappers import Serial, current_mapper
+from .learning import Learning, check_in_blocks
+from .memory import Plan, memory_plan
 from .parts import BIPARTITES, CARRIES, COMPLETIONS, FEATURE_MAPS, GRAPHS, STARTS
 from .presets import preset
 from .solver import Solution
@@ -82,6 +85,9 @@ class ATH(BaseTransferHasher):
         Where NumPy input is worked on: on the host by NumPy, or by torch on a device; "auto" is a
         GPU where torch finds one and the host otherwise. Results are NumPy arrays again. Input
         of another library stays where it is.
+    memory_limit : int, str or None, default=None
+        What the fit may take on top of its inputs: bytes, or a size like "4GiB". Rows that do not
+        fit are read in blocks, again and again; see `bridgehash.as_blocks` for what may hold them.
     random_state : int, RandomState or None
         Draws rotations and anchors.
     verbose : bool, default=False
@@ -162,6 +168,7 @@ class ATH(BaseTransferHasher):
         max_iter: int = 100,
         tol: float = 1e-3,
         device: str | None = None,
+        memory_limit: int | str | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
@@ -188,6 +195,7 @@ class ATH(BaseTransferHasher):
         self.max_iter = max_iter
         self.tol = tol
         self.device = device
+        self.memory_limit = memory_limit
         self.random_state = random_state
         self.verbose = verbose
 
@@ -230,6 +238,20 @@ class ATH(BaseTransferHasher):
     def published(cls, realisation: str, n_bits: int = 64, **parameters: Any) -> Self:
         """A realisation with the constants and the PCA start that the paper prints."""
         return cls(n_bits, **(preset(realisation, published=True) | parameters))
+
+    def _opened(self, X_source: Any, X_target: Any) -> tuple[Any, Any]:
+        """The rows as arrays, or in blocks where a limit on memory or a cluster asks for it."""
+        if self.memory_limit is None and isinstance(current_mapper(), Serial):
+            return super()._opened(X_source, X_target)
+        source, target = as_blocks(X_source, name="X_source"), as_blocks(X_target, name="X_target")
+        plan = Plan(in_blocks=True)
+        if self.memory_limit is not None:
+            plan = memory_plan(self.memory_limit, (source, target), self.n_bits)
+        if not plan.in_blocks:
+            return super()._opened(source, target)
+        check_in_blocks(self)
+        sizes = plan.block_bytes, plan.cache_bytes // 2
+        return source.in_blocks_of(*sizes), target.in_blocks_of(*sizes)
 
     def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
         learned = Learning(self, check_random_state(self.random_state)).learn(data)

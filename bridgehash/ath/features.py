@@ -11,15 +11,17 @@ import numpy as np
 
 from .._xp import array_namespace, is_foreign, like
 from ..encoder import LinearEncoder
+from ..feature_maps import UnitRows
 from ..linalg import Array, mean_square, row_space
+from ..rows import BlockRows
 
 
 @dataclass(frozen=True)
 class Features:
     """One domain, ready for the solver: rows of mean zero and root-mean-square norm one."""
 
-    X: Array  # (n, m) centred and scaled φ(x)
-    Z: Array  # (n, min(n, m)) the same rows in the space that they span
+    X: Any  # (n, m) centred and scaled φ(x): an array, or a BlockRows
+    Z: Any  # (n, min(n, m)) the same rows in the space that they span
     back: Callable[[Array], Array]  # from a projection of Z to that of X
     mean: Array
     scale: float
@@ -40,6 +42,12 @@ class Features:
             raise ValueError(f"all rows of {name} are equal; there is nothing to tell apart")
         X *= 1.0 / scale
         return cls(X, *row_space(X), mean, scale, maps)
+
+    @classmethod
+    def of_blocks(cls, X: BlockRows, unit_rows: bool) -> Features:
+        """Rows that are read in blocks, which are standardised already."""
+        maps = [UnitRows().fit(X.take([0]))] if unit_rows else []
+        return cls(X, X, lambda A: A, X.mean, X.scale, maps)
 
     @property
     def n_features_in(self) -> int:

@@ -10,17 +10,19 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from .._progress import progress
-from .._xp import array_namespace, column_means, empty_on, is_foreign
+from .._xp import array_namespace, column_means, empty_on
 from ..base import TrainingData
+from ..blocks import Blocks
 from ..encoder import LinearEncoder
 from ..feature_maps import UnitRows
-from ..linalg import Array
+from ..linalg import Array, is_held
 from ..pairing import Carried
+from ..rows import BlockRows
 from .bipartite import rule_for
 from .features import Features
 from .parts import BIPARTITES, CARRIES, COMPLETIONS, FEATURE_MAPS, GRAPHS, STARTS, resolve
 from .solver import Solution, solve
-from .starts import Scene
+from .starts import LabelStart, PCAStart, Scene
 from .steps import Domain
 
 
@@ -46,20 +48,22 @@ class Learning:
         data = self._completed(data)
         carried = self._carried(data)
         data = data if carried is None else carried.data
-        source, target = self._features(data.X_source, data.X_target)
+        source, target = self._features(data)
         solution, agreement = self._solved(source, target, data)
         target_encoder = target.encoder(solution.A_t)
         own = self.ath.source_encoder == "own"
         encoders = (source.encoder(solution.A_s) if own else target_encoder, target_encoder)
         if carried is not None:
             encoders = carried.encoders(*encoders)
-        return Learned(encoders[0].like(home), encoders[1].like(home), solution, agreement)
+        if is_held(home):
+            encoders = encoders[0].like(home), encoders[1].like(home)
+        return Learned(*encoders, solution, agreement)
 
     def _moved(self, data: TrainingData) -> TrainingData:
         """The data where it is worked on."""
         if self.ath.carry is not None:
             return data.like(np.empty(0))  # what a carry does is small: the host does it
-        if self.ath.device is None or is_foreign(data.X_source):
+        if self.ath.device is None or not isinstance(data.X_source, np.ndarray):
             return data
         return data.like(empty_on(self.ath.device))
 
@@ -84,8 +88,11 @@ class Learning:
         carried: Carried = carry.carry(data, unit_rows=self.ath.unit_rows, rng=self.rng)
         return carried
 
-    def _features(self, X_s: Array, X_t: Array) -> tuple[Features, Features]:
+    def _features(self, data: TrainingData) -> tuple[Features, Features]:
         """Both domains mapped, centred and on scale, in one floating type."""
+        X_s, X_t = data.X_source, data.X_target
+        if isinstance(X_s, Blocks):
+            return self._features_in_blocks(X_s, X_t)
         xp = array_namespace(X_s, X_t)
         dtype = xp.result_type(X_s, X_t)
         maps_s, Z_s = self._mapped(xp.astype(X_s, dtype, copy=False))
@@ -99,6 +106,22 @@ class Learning:
         return (
             Features.of(Z_s, means[0], maps_s, "X_source"),
             Features.of(Z_t, means[1], maps_t, "X_target"),
+        )
+
+    def _features_in_blocks(self, *domains: Blocks) -> tuple[Features, Features]:
+        """The same without ever holding a domain."""
+        ath = self.ath
+        self._same_space(domains[0].shape[1], domains[1].shape[1])
+        dtype = np.result_type(*(blocks.dtype for blocks in domains))
+        rows = [
+            BlockRows.standardised(blocks.astype(dtype), ath.unit_rows, name=name)
+            for blocks, name in zip(domains, ("X_source", "X_target"), strict=True)
+        ]
+        if ath.center == "joint":
+            joint = (rows[0].moments | rows[1].moments).mean
+            rows = [X.recentred(joint) for X in rows]
+        return Features.of_blocks(rows[0], ath.unit_rows), Features.of_blocks(
+            rows[1], ath.unit_rows
         )
 
     def _mapped(self, X: Array) -> tuple[list[Any], Array]:
@@ -172,3 +195,18 @@ class Learning:
             if y.max() == y.min() or len(np.unique(y[y >= 0])) < 2:
                 raise ValueError(f"y_{name} holds a single class; labels tell at least two apart")
         return Domain(features.Z, graph.build(features.Z, y), alpha, beta)
+
+
+def check_in_blocks(ath: Any) -> None:
+    """Refuse settings whose parts need all rows in memory."""
+    parts = [
+        name for name in ("feature_map", "completion", "carry", "device") if getattr(ath, name)
+    ]
+    if not isinstance(resolve(ath.start, STARTS), PCAStart | LabelStart):
+        parts.append("start")
+    if parts:
+        named = ", ".join(f"{name}={getattr(ath, name)!r}" for name in parts)
+        raise ValueError(
+            f"rows that are read in blocks do not go with {named}; give a larger memory_limit, or "
+            "none, or leave these at their defaults"
+        )

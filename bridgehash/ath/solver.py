@@ -41,8 +41,7 @@ class _Projector:
         self._degrees: Array | None = None
 
     def __call__(self, B: Array, W: Graph, H_other: Array) -> Array:
-        X = self.domain.X
-        degrees = like(W.degrees, X, X.dtype)
+        degrees = like(W.degrees, B, B.dtype)
         if self._degrees is None or not bool(
             array_namespace(degrees).all(degrees == self._degrees)
         ):

@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._xp import array_namespace, like, row_squares
+from .._xp import array_namespace, like, row_squares, to_numpy
 from ..codes import balanced_signs
 from ..graphs import Graph, laplacian
-from ..linalg import Array, SPDSolver, product, row_parts, symmetric_product
+from ..linalg import Array, SPDSolver, is_held, product, row_parts, symmetric_product
 
 
 @dataclass(frozen=True)
 class Domain:
     """What stays fixed for one domain while the solver runs."""
 
-    X: Array  # (n, m) centred features φ(x), one row per sample
+    X: Any  # (n, m) centred features φ(x), one row per sample: an array, or a BlockRows
     graph: Graph  # (n, n) affinity inside the domain
     alpha: float  # weight of T1
     beta: float  # weight of T3
@@ -50,13 +50,18 @@ def normal_matrix(domain: Domain, degrees: Array, *, lam: float) -> Array:
     It is summed over some rows at a time, so that nothing else of the size of a large X is made.
     """
     X = domain.X
+    if not is_held(X):
+        Phi = X.gram(domain.alpha + lam * to_numpy(degrees))
+        if domain.beta:
+            Phi += domain.beta * domain.graph.smoothness(X)
+        return Phi.astype(X.dtype)
     weights = domain.alpha + lam * like(degrees, X, X.dtype)
     parts = row_parts(X)
     smoothed: Iterable[Any] = repeat(0.0)
     if domain.beta:
         weights = weights + domain.beta * like(domain.graph.degrees, X, X.dtype)
         smoothed = domain.products(parts)
-    Phi: Any = 0.0
+    Phi = 0.0
     for part, WX in zip(parts, smoothed, strict=False):
         Y = weights[part, None] * X[part, :]
         Y -= domain.beta * WX
