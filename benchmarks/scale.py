@@ -4,12 +4,10 @@
 
 Parts:
   million   1,000,000 x 100,000 rows of 256 features, 64 bits, 10 iterations: unsupervised and
-            supervised, the data in memory as float32; then unsupervised from files with a limit on memory
-  growth    time and peak memory while one of n_s, n_t, d and the bits grows; exponents, and a plot
-            (OUT.png) on logarithmic axes
-  gpu       200,000 x 200,000 rows of 512 features on a CUDA device: the first fit of a process, later
-            fits, the W-step against the measured rate of matrix products, and the bits beside those
-            of the host in float64
+            supervised, the data in memory as float32; then from files with a limit on memory
+  growth    time and peak memory while one of n_s, n_t, d and the bits grows; exponents, and a
+            plot (OUT.png) on logarithmic axes
+  gpu       see scale_gpu.py
 
 Rows lie around 1,000 centres in 32 dimensions, turned into d by a random matrix, with noise in all
 of them; the target is shifted a little. Every fit has a process of its own. Memory is the peak
