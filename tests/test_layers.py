@@ -17,6 +17,7 @@ ORDER = [  # a module may import from those before it
     "_files",
     "codes",
     "linalg",
+    "cuda",
     "codewords",
     "clusters",
     "stiefel",
