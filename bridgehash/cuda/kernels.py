@@ -29,7 +29,7 @@ def halves(
     r = row % (4 * group)
     place = row - r + r % group // 2 * 8 + r // group * 2 + r % 2
     out = OUT + place * (3 * width if SPLIT else width)
-    scale = tl.load(SCALE + row, mask=inside, other=0.0)
+    scale = tl.load(SCALE)
     rest = tl.zeros((BLOCK,), tl.float32)
     rest_split = tl.zeros((BLOCK,), tl.float32)
     for c in range(0, width, BLOCK):
@@ -62,31 +62,31 @@ def _least_of_groups(v, BM: tl.constexpr, BN: tl.constexpr, G: tl.constexpr):
 
 @triton.jit(do_not_specialize=["n", "n_tiles", "per_program"])
 def minima_narrow(
-    A, B, HALF, BACK, M, n, n_tiles, per_program, n_groups,
+    A, B, HALF, M, n, n_tiles, per_program, n_groups,
     K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, G: tl.constexpr,
 ):  # fmt: skip
     """Group minima of |b|²/2 - a·b for rows of K numbers: queries stay, rows pass by."""
     rm = tl.program_id(0) * BM + tl.arange(0, BM)
-    rn, rk, rg = tl.arange(0, BN), tl.arange(0, K), tl.arange(0, BN // G)
+    rk, rg = tl.arange(0, K), tl.arange(0, BN // G)
     ok = rm < n
     a = tl.load(A + rm[:, None] * K + rk[None, :], mask=ok[:, None], other=0.0)
-    back = tl.load(BACK + rm, mask=ok, other=0.0)
-    out = M + rm.to(tl.int64)[:, None] * n_groups
     first = tl.program_id(1) * per_program
     for t in tl.range(first, tl.minimum(first + per_program, n_tiles)):
-        tile = tl.cast(t, tl.int64) * BN
-        b = tl.load(B + tile * K + rn[None, :] * K + rk[:, None])
-        v = tl.load(HALF + tile + rn)[None, :] - tl.dot(a, b) * back[:, None]
-        least = _least_of_groups(v, BM, BN, G)
-        tl.store(out + (t * (BN // G) + rg)[None, :], least, mask=ok[:, None])
+        rn = t * BN + tl.arange(0, BN)
+        products = tl.dot(a, tl.load(B + rn[None, :].to(tl.int64) * K + rk[:, None]))
+        half = tl.load(HALF + rn)  # not before the products: registers
+        least = _least_of_groups(half[None, :] - products, BM, BN, G)
+        out = M + rm.to(tl.int64)[:, None] * n_groups + (t * (BN // G) + rg)[None, :]
+        tl.store(out, least, mask=ok[:, None])
 
 
 @triton.jit(do_not_specialize=["n", "n_tiles"])
 def minima_wide(
-    A, B, HALF, BACK, M, n, n_tiles, width, n_groups,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, G: tl.constexpr, BAND: tl.constexpr,
+    A, B, HALF, M, n, n_tiles, n_groups,
+    K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    G: tl.constexpr, BAND: tl.constexpr,
 ):  # fmt: skip
-    """The same for rows of any number of BK: one tile a program, in bands that stay in the L2."""
+    """The same for wider rows: one tile a program, in bands that stay in the L2."""
     at, n_bands = tl.program_id(0), tl.cdiv(n, BM)
     first = at // (BAND * n_tiles) * BAND
     band = tl.minimum(n_bands - first, BAND)
@@ -94,16 +94,15 @@ def minima_wide(
     pn = at % (BAND * n_tiles) // band
     rm, rn, rk = pm * BM + tl.arange(0, BM), pn * BN + tl.arange(0, BN), tl.arange(0, BK)
     ok = rm < n
-    a = A + tl.where(ok, rm, 0)[:, None].to(tl.int64) * width + rk[None, :]
-    b = B + rn[None, :].to(tl.int64) * width + rk[:, None]
+    a = A + tl.where(ok, rm, 0)[:, None].to(tl.int64) * K + rk[None, :]
+    b = B + rn[None, :].to(tl.int64) * K + rk[:, None]
     products = tl.zeros((BM, BN), tl.float32)
-    for _ in range(0, width, BK):
+    for _ in range(0, K, BK):
         products = tl.dot(tl.load(a), tl.load(b), products)
         a += BK
         b += BK
-    back = tl.load(BACK + rm, mask=ok, other=0.0)
-    v = tl.load(HALF + rn)[None, :] - products * back[:, None]
-    least = _least_of_groups(v, BM, BN, G)
+    half = tl.load(HALF + rn)
+    least = _least_of_groups(half[None, :] - products, BM, BN, G)
     out = M + rm.to(tl.int64)[:, None] * n_groups
     tl.store(out + (pn * (BN // G) + tl.arange(0, BN // G))[None, :], least, mask=ok[:, None])
 
@@ -169,14 +168,14 @@ def recheck(
             group = tl.load(LIST + row * n_groups + (e >> shift), mask=live, other=0)
             j = (group << shift) + (e & ((1 << shift) - 1))
             live = live & (j < n_rows)
-            D = tl.zeros((P,), Q.dtype.element_ty)
+            squares = tl.zeros((P, BD), Q.dtype.element_ty)
             for c in range(0, d, BD):
                 at = c + tl.arange(0, BD)
                 q = tl.load(Q + row * d + at, mask=at < d, other=0.0)
                 r = R + j.to(tl.int64)[:, None] * d + at[None, :]
                 x = tl.load(r, mask=live[:, None] & (at < d)[None, :], other=0.0) - q[None, :]
-                D += tl.sum(x * x, axis=1)
-            D = tl.where(live, D, float("inf"))
+                squares += x * x
+            D = tl.where(live, tl.sum(squares, axis=1), float("inf"))
             j = tl.where(live, j, NOWHERE)
             if tl.min(D, axis=0) < last:
                 merged = tl.full((KP,), float("inf"), Q.dtype.element_ty)

@@ -7,7 +7,9 @@ of the data. So the answer does not depend on the filter, and a poor filter cost
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
+from warnings import warn
 
 import torch
 
@@ -16,6 +18,7 @@ from .device import has_kernels
 
 MOST_NEIGHBORS = 128  # of the kernels; more are found by torch alone
 _FAR = 4  # times the median norm: rows farther out are searched apart
+_SOME = 4096  # rows whose median it is
 _FEW = 512  # rows that are never searched apart
 _LONG = {16: 160, 4: 384}  # groups to compare, by their size: more cost as much as a finer filter
 
@@ -52,6 +55,8 @@ def nearest(queries: Any, rows: Any, k: int) -> tuple[Any, Any]:
     if k > MOST_NEIGHBORS or not has_kernels(queries.device):
         return plain.nearest(queries, rows, k)
     with torch.cuda.device(queries.device):
+        if not _works(rows.shape[1], k, rows.dtype, rows.device):
+            return plain.nearest(queries, rows, k)
         return by_kernels(queries, rows, k)
 
 
@@ -80,6 +85,19 @@ def _check_range(queries: Any, rows: Any) -> None:
         raise ValueError(f"queries and rows must be finite and at most {limit:.1e} in size")
 
 
+@cache
+def _works(d: int, k: int, dtype: Any, device: Any) -> bool:
+    """Compile the kernels, and see whether they do what they should."""
+    from .filter import is_sound
+    from .warm import search_ready
+
+    search_ready(d, k, dtype, device)
+    works = is_sound(d, dtype, device, split=False)
+    if not works:
+        warn("Triton's compiler makes wrong kernels here: searches use torch alone", stacklevel=3)
+    return works
+
+
 def by_kernels(queries: Any, rows: Any, k: int) -> tuple[Any, Any]:
     """`nearest` for at most MOST_NEIGHBORS neighbours.
 
@@ -90,7 +108,8 @@ def by_kernels(queries: Any, rows: Any, k: int) -> tuple[Any, Any]:
 
     centre = rows.mean(dim=0)
     norm = stages.norms(rows, centre)
-    is_far = norm > _FAR * norm.median()
+    some = norm[:: 1 + len(rows) // _SOME]  # a median of all would take longer than the rest
+    is_far = norm > _FAR * some.median()
     if len(rows) <= _FEW or not bool(is_far.any()):
         return _filtered(queries, rows, k, centre, norm)
     answers = []
@@ -111,20 +130,19 @@ def _merged(answers: list[tuple[Any, Any]], k: int) -> tuple[Any, Any]:
 
 def _filtered(queries: Any, rows: Any, k: int, centre: Any, norm: Any) -> tuple[Any, Any]:
     """All queries; those for which the filter leaves too many rows once more, by a finer one."""
-    from .filter import NO_LIMIT, Filter
+    from .filter import NO_LIMIT, Filter, is_sound
     from .stages import group_of, norms
-    from .warm import search_ready
 
-    search_ready(rows.shape[1], k, rows.dtype, rows.device)
     query_norm = norms(queries, centre)
     F = queries.new_empty((len(queries), k))
     columns = torch.empty((len(queries), k), dtype=torch.int64, device=queries.device)
     longest = 2 * k + _LONG[group_of(rows.shape[1])]
-    coarse = Filter(rows, centre, norm, query_norm, split=False)
+    coarse = Filter(rows, centre, norm, split=False)
     count = coarse.search(queries, query_norm, longest, F, columns)
     again = (count > longest).nonzero()[:, 0]
     if len(again):
-        fine = Filter(rows, centre, norm, query_norm, split=True)
+        can_split = is_sound(rows.shape[1], rows.dtype, rows.device, split=True)
+        fine = Filter(rows, centre, norm, split=True) if can_split else coarse
         F_again, columns_again = F[again], columns[again]
         fine.search(queries[again], query_norm[again], NO_LIMIT, F_again, columns_again)
         F[again], columns[again] = F_again, columns_again

@@ -9,7 +9,7 @@ x + 2 bound. A step without queries launches nothing, but its kernel is compiled
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -22,8 +22,7 @@ _BITS = 14  # a scaled norm is below 2**14, which fp16 holds
 _SUM = 0.75  # roundings a term of a tensor core's sum: at most 0.69 on Ampere, 0.33 on Hopper
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(NamedTuple):
     """Shape of the products that one program makes at a time."""
 
     queries: int
@@ -43,7 +42,7 @@ class Halves:
     """Centred vectors times powers of two, in fp16, and the norms that the bound is made of."""
 
     values: Any  # (n, width): `split` has three products of halves side by side
-    scale: Any  # (n,) in the type of the data
+    scale: Any  # a power of two, in the type of the data
     norm: Any  # (n,) of the scaled vectors, in float64
     rest: Any  # (n,) of what the first half leaves, in float32
     rest_split: Any  # (n,) of what both leave
@@ -97,8 +96,8 @@ def half_squares(rows: Halves, n: int) -> Any:
     return half.view(-1, 4, G // 2, 2).transpose(1, 2).reshape(-1)
 
 
-def bound(queries: Halves, rows: Halves, back: Any, d: int, *, split: bool) -> Any:
-    """How far a value of each query can be from the truth.
+def bound(queries: Halves, rows: Halves, ratio: Any, d: int, *, split: bool) -> Any:
+    """How far a value of each query can be from the truth; `ratio` is that of the two scales.
 
     By Cauchy-Schwarz from the roundings that happened; then the sum in float32 on the
     tensor cores, and the rounding of the centred vectors, of |t|²/2 and of the difference.
@@ -110,10 +109,10 @@ def bound(queries: Halves, rows: Halves, back: Any, d: int, *, split: bool) -> A
     else:
         wrong = queries.rest * far + queries.norm * rows.rest.max()
     wrong = 1.01 * wrong + (_SUM * d + 8) * 2.0**-23 * queries.norm * far
-    return (back * wrong + 2.0**-22 * far * far).float()
+    return (wrong + 2.0**-22 * far * far * ratio).float()
 
 
-def minima(queries: Halves, rows: Halves, half: Any, back: Any, out: Any) -> None:
+def minima(queries: Halves, rows: Halves, half: Any, out: Any) -> None:
     """The smallest value of each group of rows, for each query."""
     A, B = queries.values, rows.values
     (n, width), n_groups = A.shape, len(B) // rows.group
@@ -122,7 +121,7 @@ def minima(queries: Halves, rows: Halves, half: Any, back: Any, out: Any) -> Non
         n_tiles, bands = len(B) // tile.rows, -(-n // tile.queries)
         per_program = -(-n_tiles // max(1, min(n_tiles, 512 // max(1, bands))))
         kernels.minima_narrow[(bands, -(-n_tiles // max(1, per_program)))](
-            A, B, half, back, out, n, n_tiles, per_program, n_groups,
+            A, B, half, out, n, n_tiles, per_program, n_groups,
             K=STRIP, BM=tile.queries, BN=tile.rows, G=rows.group,
             num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
@@ -130,8 +129,8 @@ def minima(queries: Halves, rows: Halves, half: Any, back: Any, out: Any) -> Non
         tile = _wide_tile(A.device)
         n_tiles = len(B) // tile.rows
         kernels.minima_wide[(-(-n // tile.queries) * n_tiles,)](
-            A, B, half, back, out, n, n_tiles, width, n_groups,
-            BM=tile.queries, BN=tile.rows, BK=STRIP, G=rows.group, BAND=16,
+            A, B, half, out, n, n_tiles, n_groups,
+            K=width, BM=tile.queries, BN=tile.rows, BK=STRIP, G=rows.group, BAND=16,
             num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
 
@@ -157,7 +156,7 @@ def select(values: Any, bound: Any, square: Any, delta: float, k: int, count: An
 
 def rounding(d: int, dtype: Any) -> float:
     """Relative rounding of a distance that `recheck` sums, at most."""
-    strip = _recheck_strip(d)
+    strip = _recheck_shape(d).strip
     return (d / strip + strip + 6) * torch.finfo(dtype).eps / 2
 
 
@@ -165,14 +164,22 @@ def recheck(
     Q: Any, R: Any, values: Any, count: Any, group: int, longest: int, F: Any, columns: Any
 ) -> None:
     """Exact distances and positions of the nearest in the listed groups, if they are not many."""
-    (n, d), k = Q.shape, F.shape[1]
+    (n, d), k, shape = Q.shape, F.shape[1], _recheck_shape(Q.shape[1])
     kernels.recheck[(n,)](
         Q, R, values.view(torch.int32), count, F, columns,
         len(R), values.shape[1], d, k, group.bit_length() - 1, longest,
-        P=128, BD=_recheck_strip(d), KP=max(16, 1 << (k - 1).bit_length()),
-        num_warps=(1 if d <= STRIP else 4) * Q.element_size() // 4,
+        P=shape.rows, BD=shape.strip, KP=next(room for room in (16, 64, 128) if k <= room),
+        num_warps=shape.warps * Q.element_size() // 4,
     )  # fmt: skip
 
 
-def _recheck_strip(d: int) -> int:
-    return 16 if d <= STRIP else 32
+class _Shape(NamedTuple):
+    """Rows and numbers of them that a program compares at a time."""
+
+    rows: int
+    strip: int
+    warps: int
+
+
+def _recheck_shape(d: int) -> _Shape:
+    return _Shape(64, 16, 1) if d <= STRIP else _Shape(64, 32, 4)

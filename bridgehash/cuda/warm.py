@@ -86,14 +86,14 @@ def _search_steps(d: int, k: int, dtype: Any, device: Any) -> list[Callable[[], 
     width = stages.STRIP * -(-d // stages.STRIP)
     values = empty((0, width), dtype=torch.float16)
     none, listed, group = real(0), real((0, stages.PAD)), stages.group_of(width)
-    halves = stages.Halves(values, empty(0), none, none, none, group)
+    halves = stages.Halves(values, empty(1), none, none, none, group)
     F, columns = empty((0, k)), empty((0, k), dtype=torch.int64)
     Q = empty((0, d))
     return [
-        partial(stages.minima, halves, halves, none, none, none),
+        partial(stages.minima, halves, halves, none, none),
         partial(stages.recheck, Q, Q, listed, whole(0), group, 0, F, columns),
         partial(stages.select, listed, none, none, 0.5, k, whole(0)),
-        partial(stages.halve, Q, empty(d), none, empty(0), rows=False, split=False),
+        partial(stages.halve, Q, empty(d), none, empty(1), rows=False, split=False),
     ]
 
 

@@ -221,23 +221,50 @@ def test_a_wrong_input_is_named(device, Q, R, k, error, words):
 @pytest.mark.parametrize("signs", ["mixed", "one"])
 def test_the_filter_is_within_its_bound(gpu, rng, split, d, signs):
     """Also where all products of a sum have one sign, and its roundings may add up."""
-    from bridgehash.cuda import stages
+    from bridgehash.cuda.filter import Filter
+    from bridgehash.cuda.stages import norms
 
     Q, R = (torch.from_numpy(rng.normal(size=(n, d))).to(gpu, torch.float32) for n in (256, 1024))
     if signs == "one":
         Q, R = 1 + Q.abs(), 1 + R.abs()
     centre = torch.zeros(d, device=gpu)
-    norms = [stages.norms(X, centre) for X in (Q, R)]
-    scale = [stages.scale_of(norms[0], Q.dtype), stages.scale_of(norms[1].max(), Q.dtype)]
-    scales = [scale[0], scale[1].repeat(len(R))]
-    q, r = (
-        stages.halve(X, centre, norm, by, rows=X is R, split=split)
-        for X, norm, by in zip((Q, R), norms, scales, strict=True)
-    )
-    back = (scale[1] / scale[0]).float()
-    values = torch.empty((len(Q), len(R) // r.group), device=gpu)
-    stages.minima(q, r, stages.half_squares(r, len(R)), back, values)
+    rows = Filter(R, centre, norms(R, centre), split=split)
+    values = torch.empty((len(Q), len(R) // rows.group), device=gpu)
+    bound, square = rows.values(Q, norms(Q, centre), values)
     true = R.double().square().sum(dim=1) / 2 - Q.double() @ R.double().T
-    true = true.view(len(Q), -1, r.group).amin(dim=2) * scale[1].double() ** 2
-    wrong = (values - true).abs() / stages.bound(q, r, back, d, split=split)[:, None]
+    unit = square.double() / Q.double().square().sum(dim=1)
+    true = true.view(len(Q), -1, rows.group).amin(dim=2) * unit[:, None]
+    wrong = (values - true).abs() / bound[:, None]
     assert 1e-3 < float(wrong.max()) < 0.9
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("d", [1, 64, 128, 300, 512])
+def test_the_kernels_were_compiled_well(gpu, d, dtype, split):
+    from bridgehash.cuda.filter import is_sound
+
+    assert is_sound(d, dtype, gpu, split=split)
+
+
+def test_a_compiler_that_leaves_out_the_products_is_noticed(gpu, monkeypatch):
+    from bridgehash.cuda import stages
+    from bridgehash.cuda.filter import is_sound
+    from bridgehash.cuda.nearest import _works
+
+    def without_products(queries, rows, half, out):
+        G = rows.group
+        out[:] = half.view(-1, G // 2, 4, 2).transpose(1, 2).reshape(-1, G).amin(dim=1)
+
+    monkeypatch.setattr(stages, "minima", without_products)
+    is_sound.cache_clear()
+    _works.cache_clear()
+    X = torch.randn(900, 64, device=gpu)
+    with pytest.warns(UserWarning, match="wrong kernels"):
+        F, columns = nearest(X, X, 3)
+    is_sound.cache_clear()
+    _works.cache_clear()
+    monkeypatch.undo()
+    expected = nearest(X, X, 3)
+    assert torch.equal(columns, expected[1])
+    assert torch.allclose(F, expected[0])
