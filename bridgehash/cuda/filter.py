@@ -75,7 +75,7 @@ def is_sound(d: int, dtype: Any, device: Any, *, split: bool) -> bool:
     They are, if the compiler is right. One was seen to leave out the products of a kernel
     much like ours, and the answers of a search would not show it.
     """
-    numbers = torch.arange(640 * d, dtype=torch.float64, device=device)
+    numbers = torch.arange(1, 640 * d + 1, dtype=torch.float64, device=device)
     Q, R = (numbers * 2.3).sin().to(dtype).view(640, d).split([128, 512])
     Q, R = Q.contiguous(), R.contiguous()
     centre = torch.zeros(d, dtype=dtype, device=device)

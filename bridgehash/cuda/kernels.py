@@ -168,14 +168,14 @@ def recheck(
             group = tl.load(LIST + row * n_groups + (e >> shift), mask=live, other=0)
             j = (group << shift) + (e & ((1 << shift) - 1))
             live = live & (j < n_rows)
-            squares = tl.zeros((P, BD), Q.dtype.element_ty)
+            D = tl.zeros((P,), Q.dtype.element_ty)
             for c in range(0, d, BD):
                 at = c + tl.arange(0, BD)
                 q = tl.load(Q + row * d + at, mask=at < d, other=0.0)
                 r = R + j.to(tl.int64)[:, None] * d + at[None, :]
                 x = tl.load(r, mask=live[:, None] & (at < d)[None, :], other=0.0) - q[None, :]
-                squares += x * x
-            D = tl.where(live, tl.sum(squares, axis=1), float("inf"))
+                D += tl.sum(x * x, axis=1)
+            D = tl.where(live, D, float("inf"))
             j = tl.where(live, j, NOWHERE)
             if tl.min(D, axis=0) < last:
                 merged = tl.full((KP,), float("inf"), Q.dtype.element_ty)

@@ -20,7 +20,7 @@ MOST_NEIGHBORS = 128  # of the kernels; more are found by torch alone
 _FAR = 4  # times the median norm: rows farther out are searched apart
 _SOME = 4096  # rows whose median it is
 _FEW = 512  # rows that are never searched apart
-_LONG = {16: 160, 4: 384}  # groups to compare, by their size: more cost as much as a finer filter
+_MANY, _SHARE = 4096, 50  # rows, or one in so many: to compare more costs as much as a finer filter
 
 
 def nearest(queries: Any, rows: Any, k: int) -> tuple[Any, Any]:
@@ -131,13 +131,13 @@ def _merged(answers: list[tuple[Any, Any]], k: int) -> tuple[Any, Any]:
 def _filtered(queries: Any, rows: Any, k: int, centre: Any, norm: Any) -> tuple[Any, Any]:
     """All queries; those for which the filter leaves too many rows once more, by a finer one."""
     from .filter import NO_LIMIT, Filter, is_sound
-    from .stages import group_of, norms
+    from .stages import norms
 
     query_norm = norms(queries, centre)
     F = queries.new_empty((len(queries), k))
     columns = torch.empty((len(queries), k), dtype=torch.int64, device=queries.device)
-    longest = 2 * k + _LONG[group_of(rows.shape[1])]
     coarse = Filter(rows, centre, norm, split=False)
+    longest = 2 * k + max(_MANY, len(rows) // _SHARE) // coarse.group
     count = coarse.search(queries, query_norm, longest, F, columns)
     again = (count > longest).nonzero()[:, 0]
     if len(again):

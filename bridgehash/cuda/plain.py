@@ -57,5 +57,14 @@ def _distances(queries: Any, rows: Any, columns: Any) -> Any:
     for start in range(0, columns.shape[1], step):
         part = slice(start, start + step)
         x = rows[columns[:, part]] - queries[:, None]
-        D[:, part] = x.square_().sum(dim=2)
+        D[:, part] = _sum(x.square_())
     return D
+
+
+def _sum(x: Any) -> Any:
+    """Sum over the last axis, by halves: the order of torch's own depends on the other axes."""
+    while x.shape[-1] > 1:
+        half, rest = divmod(x.shape[-1], 2)
+        halves = x[..., :half] + x[..., half : 2 * half]
+        x = torch.cat([halves, x[..., -1:]], dim=-1) if rest else halves
+    return x[..., 0]

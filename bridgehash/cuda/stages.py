@@ -156,7 +156,7 @@ def select(values: Any, bound: Any, square: Any, delta: float, k: int, count: An
 
 def rounding(d: int, dtype: Any) -> float:
     """Relative rounding of a distance that `recheck` sums, at most."""
-    strip = _recheck_shape(d).strip
+    _, strip = _recheck_shape(d)
     return (d / strip + strip + 6) * torch.finfo(dtype).eps / 2
 
 
@@ -164,22 +164,15 @@ def recheck(
     Q: Any, R: Any, values: Any, count: Any, group: int, longest: int, F: Any, columns: Any
 ) -> None:
     """Exact distances and positions of the nearest in the listed groups, if they are not many."""
-    (n, d), k, shape = Q.shape, F.shape[1], _recheck_shape(Q.shape[1])
+    (n, d), k = Q.shape, F.shape[1]
+    at_a_time, strip = _recheck_shape(d)
     kernels.recheck[(n,)](
         Q, R, values.view(torch.int32), count, F, columns,
         len(R), values.shape[1], d, k, group.bit_length() - 1, longest,
-        P=shape.rows, BD=shape.strip, KP=next(room for room in (16, 64, 128) if k <= room),
-        num_warps=shape.warps * Q.element_size() // 4,
+        P=at_a_time, BD=strip, KP=next(room for room in (16, 64, 128) if k <= room), num_warps=1,
     )  # fmt: skip
 
 
-class _Shape(NamedTuple):
-    """Rows and numbers of them that a program compares at a time."""
-
-    rows: int
-    strip: int
-    warps: int
-
-
-def _recheck_shape(d: int) -> _Shape:
-    return _Shape(64, 16, 1) if d <= STRIP else _Shape(64, 32, 4)
+def _recheck_shape(d: int) -> tuple[int, int]:
+    """Rows, and numbers of each, that are compared at a time; by trial."""
+    return (64, 16) if d <= STRIP else (32, 32)

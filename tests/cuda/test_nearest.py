@@ -216,6 +216,19 @@ def test_a_wrong_input_is_named(device, Q, R, k, error, words):
         nearest(Q.to(device), R.to(device), k)
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("d", [10, 64, 128, 300])
+def test_the_finer_filter_finds_the_same(gpu, rng, dtype, d, monkeypatch):
+    Q, R = (rng.normal(size=(n, d)).astype(dtype) for n in (300, 3000))
+    coarse = found(Q, R, 11, gpu)
+    monkeypatch.setattr("bridgehash.cuda.nearest._MANY", -(1 << 20))  # every list is too long
+    monkeypatch.setattr("bridgehash.cuda.nearest._SHARE", -1)
+    fine = found(Q, R, 11, gpu)
+    np.testing.assert_array_equal(fine[0], coarse[0])
+    np.testing.assert_array_equal(fine[1], coarse[1])
+    assert_nearest(Q, R, 11, gpu)
+
+
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("d", [64, 128, 512, 2000])
 @pytest.mark.parametrize("signs", ["mixed", "one"])
