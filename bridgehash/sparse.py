@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from ._xp import is_on_gpu, like, to_numpy
+from ._xp import array_namespace, astype, is_on_gpu, like, to_numpy
 
 
 class HostMatrix:
@@ -76,6 +76,6 @@ def joined(columns: Any, edge: Any, *, mutual: bool, kind: Any) -> Any:
 def _copied(matrix: csr_array, H: Any) -> Any:
     from .cuda.sparse import SparseMatrix
 
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    places = (like(part.astype(np.int64), H) for part in (rows, matrix.indices))
-    return SparseMatrix.from_edges(*places, like(matrix.data, H, H.dtype), matrix.shape)
+    starts, columns = like(matrix.indptr, H), like(matrix.indices.astype(np.int32), H)
+    starts = astype(starts, array_namespace(starts).int64)
+    return SparseMatrix(starts, columns, like(matrix.data, H, H.dtype), matrix.shape)

@@ -19,6 +19,7 @@ ORDER = [  # a module may import from those before it
     "_formats",
     "codes",
     "linalg",
+    "cuda",
     "sparse",
     "codewords",
     "clusters",
