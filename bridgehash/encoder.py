@@ -23,6 +23,7 @@ from ._files import ModelFileError, StrPath
 from ._xp import (
     array_namespace,
     block_rows,
+    by_rows,
     is_foreign,
     is_half,
     like,
@@ -199,7 +200,7 @@ def _folded(
 ) -> tuple[Array, Array]:
     """P in the type of the encoder and c in float64, in the library and on the device of X."""
     xp = array_namespace(X)
-    P = like(projection, X) / float(scale)
+    P = by_rows(like(projection, X)) / float(scale)
     c = like(mean, X, xp.float64) @ xp.astype(P, xp.float64, copy=False)
     return P, c if intercept is None else c - like(intercept, X, xp.float64)
 
