@@ -24,6 +24,7 @@ __all__ = [
     "array_namespace",
     "astype",
     "block_rows",
+    "by_rows",
     "column_means",
     "device",
     "empty_on",
@@ -127,6 +128,13 @@ def rows_product(Z: Any, P: Any) -> Any:
 
 def _least_rows(P: Any) -> int:
     return int(_SMALL // max(1, P.shape[0] * P.shape[1]) + 1)
+
+
+def by_rows(x: Any) -> Any:
+    """x with one row after another in memory, which decides how products are rounded."""
+    if is_torch_array(x):
+        return x.contiguous()
+    return np.ascontiguousarray(x) if is_numpy_array(x) else x
 
 
 def row_norms(X: Any) -> Any:

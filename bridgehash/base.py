@@ -64,15 +64,18 @@ class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Projections before the sign, shape (n, n_bits)."""
-        return self.encoder_.decision_function(self._checked(X))
+        rows = self._checked(X)
+        return self.encoder_.decision_function(rows)
 
     def transform(self, X: ArrayLike) -> NDArray[np.int8]:
         """Codes as ±1, shape (n, n_bits)."""
-        return self.encoder_.transform(self._checked(X))
+        rows = self._checked(X)
+        return self.encoder_.transform(rows)
 
     def encode(self, X: ArrayLike) -> NDArray[np.uint8]:
         """Packed codes, shape (n, ceil(n_bits / 8))."""
-        return self.encoder_.encode(self._checked(X))
+        rows = self._checked(X)
+        return self.encoder_.encode(rows)
 
     def _checked(self, X: Any) -> Any:
         """Rows with the columns of the fit; the encoder sees whether they are finite."""

@@ -167,6 +167,16 @@ def test_a_row_has_the_same_projections_alone_and_among_others(d, bits, dtype, m
         np.testing.assert_array_equal(encoder.decision_function(X), H)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_order_in_memory_does_not_show(dtype):
+    encoder, X = made(dtype=dtype, d=300, bits=64), rows(2500, dtype, 300)
+    H = encoder.decision_function(X)
+    turned = clone(encoder).set_params(projection=np.asfortranarray(encoder.projection))
+    np.testing.assert_array_equal(turned.decision_function(X), H)
+    np.testing.assert_array_equal(encoder.decision_function(np.asfortranarray(X)), H)
+    np.testing.assert_array_equal(encoder.decision_function(np.repeat(X, 2, axis=0)[::2]), H)
+
+
 def test_no_copy_of_the_rows_is_made(tmp_path):
     import tracemalloc
 
