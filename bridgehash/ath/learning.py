@@ -194,7 +194,8 @@ class Learning:
                 raise ValueError(f"{name}_graph='labels' needs y_{name}")
             if y.max() == y.min() or len(np.unique(y[y >= 0])) < 2:
                 raise ValueError(f"y_{name} holds a single class; labels tell at least two apart")
-        return Domain(features.Z, graph.build(features.Z, y), alpha, beta)
+        lower = features.Z is not features.X
+        return Domain(features.Z, graph.build(features.Z, y), alpha, beta, lower=lower)
 
 
 def check_in_blocks(ath: Any) -> None:

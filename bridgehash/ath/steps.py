@@ -30,6 +30,7 @@ class Domain:
     alpha: float  # weight of T1
     beta: float  # weight of T3
     held: Array | None = None  # (m, n_bits) what the ridge pulls A towards; None: zero
+    lower: bool = False  # is X zero above its diagonal?
 
     @cached_property
     def smoothed(self) -> Array:
@@ -65,7 +66,7 @@ def normal_matrix(domain: Domain, degrees: Array, *, lam: float) -> Array:
     for part, WX in zip(parts, smoothed, strict=False):
         Y = weights[part, None] * X[part, :]
         Y -= domain.beta * WX
-        Phi = symmetric_product(X[part, :], Y) + Phi
+        Phi = symmetric_product(X[part, :], Y, lower=domain.lower) + Phi
     return Phi
 
 

@@ -262,12 +262,12 @@ def test_solving_in_the_row_space_changes_nothing(labelled):
 
     def solved(rows):
         graph = label_graph(y, y) if labelled else KNNGraph(3).build(rows)
-        domain = Domain(rows, graph, alpha=0.3, beta=0.2)
+        domain = Domain(rows, graph, alpha=0.3, beta=0.2, lower=rows is not X)
         solver = SPDSolver(normal_matrix(domain, W.degrees, lam=0.7), 1e-2)
         return projection_step(domain, solver, B, W, H_other, lam=0.7)
 
     Z, back = row_space(X)
-    assert Z.shape == (n, n)
+    assert Z.shape == (n, n - 1)
     direct, dual = solved(X), back(solved(Z))
     np.testing.assert_allclose(dual, direct, rtol=0, atol=1e-8 * np.abs(direct).max())
 
