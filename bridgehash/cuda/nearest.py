@@ -61,9 +61,9 @@ def nearest(queries: Any, rows: Any, k: int) -> tuple[Any, Any]:
 
 
 def _check(queries: Any, rows: Any, k: int) -> None:
-    if queries.ndim != 2 or rows.ndim != 2 or queries.shape[1] != rows.shape[1]:
+    if queries.ndim != 2 or rows.ndim != 2 or not queries.shape[1] == rows.shape[1] > 0:
         raise ValueError(
-            f"queries and rows must be matrices of one width, "
+            f"queries and rows must be matrices of one width, at least one, "
             f"not {tuple(queries.shape)} and {tuple(rows.shape)}"
         )
     if not 1 <= k <= len(rows):

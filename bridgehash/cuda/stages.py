@@ -163,13 +163,18 @@ def rounding(d: int, dtype: Any) -> float:
 def recheck(
     Q: Any, R: Any, values: Any, count: Any, group: int, longest: int, F: Any, columns: Any
 ) -> None:
-    """Exact distances and positions of the nearest in the listed groups, if they are not many."""
+    """Exact distances and positions of the nearest in the listed groups, if they are not many.
+
+    Without fused multiplication and addition: a thread would round its own product later than
+    those of its neighbours, threads would disagree about a distance and wait for each other.
+    """
     (n, d), k = Q.shape, F.shape[1]
     at_a_time, strip = _recheck_shape(d)
     kernels.recheck[(n,)](
         Q, R, values.view(torch.int32), count, F, columns,
         len(R), values.shape[1], d, k, group.bit_length() - 1, longest,
-        P=at_a_time, BD=strip, KP=next(room for room in (16, 64, 128) if k <= room), num_warps=1,
+        P=at_a_time, BD=strip, KP=next(room for room in (16, 64, 128) if k <= room),
+        num_warps=1, enable_fp_fusion=False,
     )  # fmt: skip
 
 

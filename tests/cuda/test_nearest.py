@@ -126,6 +126,19 @@ def test_of_equal_rows_the_first_are_found(device, d, apart):
     np.testing.assert_array_equal(F, np.full((5, 41), apart * d, np.float32))
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("d", [7, 30, 64, 100, 512])
+def test_copies_of_a_row_are_at_the_same_distance(device, rng, dtype, d):
+    """Whichever threads come to compare them, and whatever the width."""
+    Q, rows = (rng.normal(size=(n, d)).astype(dtype) for n in (100, 300))
+    order = rng.permutation(np.arange(300).repeat(5))
+    F, columns = found(Q, rows[order], 20, device)
+    assert_ordered(F, columns)
+    F, named = F.reshape(100, 4, 5), order[columns].reshape(100, 4, 5)
+    np.testing.assert_array_equal(F, np.broadcast_to(F[:, :, :1], F.shape))
+    np.testing.assert_array_equal(named, np.broadcast_to(named[:, :, :1], F.shape))
+
+
 @pytest.mark.parametrize("n_bits", [8, 16, 64])
 def test_codes_of_signs_are_searched_exactly(device, rng, n_bits):
     Q, R = (np.sign(rng.normal(size=(n, n_bits))).astype(np.float32) for n in (200, 5000))
@@ -205,6 +218,7 @@ def test_no_queries_are_no_answers(device):
         (torch.zeros(2, 3), torch.zeros(4, 3), 5, ValueError, "k=5"),
         (torch.zeros(2, 3), torch.zeros(4, 3), 0, ValueError, "k=0"),
         (torch.zeros(2, 3), torch.zeros(4, 2), 1, ValueError, "one width"),
+        (torch.zeros(2, 0), torch.zeros(4, 0), 1, ValueError, "one width"),
         (torch.zeros(2, 3), torch.zeros(4, 3).double(), 1, TypeError, "float64"),
         (torch.zeros(2, 3), torch.full((4, 3), torch.nan), 1, ValueError, "finite"),
         (torch.full((2, 3), torch.inf), torch.zeros(4, 3), 1, ValueError, "finite"),
