@@ -88,8 +88,8 @@ def _check_range(queries: Any, rows: Any) -> None:
 @cache
 def _works(d: int, k: int, dtype: Any, device: Any) -> bool:
     """Compile the kernels, and see whether they do what they should."""
+    from .compiling import search_ready
     from .filter import is_sound
-    from .warm import search_ready
 
     search_ready(d, k, dtype, device)
     works = is_sound(d, dtype, device, split=False)

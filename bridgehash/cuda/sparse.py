@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from scipy.sparse import csr_array
 
+from .compiling import product_ready
 from .device import has_kernels, scratch
-from .warm import product_ready
 
 _PIECE = 512  # entries that one program adds up
 _ALIGNED = 16  # columns of a dense factor are padded to it

@@ -1,4 +1,4 @@
-"""Compilation of the kernels, all at once and ahead of their use.
+"""Compilation of the kernels, all at once.
 
 Triton compiles a kernel where it is first launched, one after the other; with nothing on
 disk yet that takes longer than a fit. Here each is compiled in a thread of its own, by a
@@ -9,33 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from functools import cache, partial
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any
 
 import torch
 
-from .device import has_kernels
-
 _started: dict[tuple[Any, ...], list[Future[None]]] = {}
 _lock = Lock()
-
-
-def warm(d: int, k: int, dtype: Any = torch.float32, device: Any = "cuda") -> None:
-    """Start to compile what the k nearest rows of width d need, and sparse products of that width.
-
-    Does not wait, and says nothing of an error: the search itself will.
-    """
-    device = torch.empty(0, device=device).device  # with its number
-    if has_kernels(device):
-        Thread(target=_warm, args=(d, k, dtype, device)).start()
-
-
-def _warm(d: int, k: int, dtype: Any, device: Any) -> None:
-    with suppress(Exception):
-        _tasks(("search", d, k, dtype, device), partial(_search_steps, d, k, dtype, device))
-        _tasks(("product", d, dtype, device), partial(_product_steps, d, dtype, device))
 
 
 def search_ready(d: int, k: int, dtype: Any, device: Any) -> None:
