@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import cache
 from threading import Lock
 from typing import Any, TypeVar
@@ -47,8 +48,10 @@ def map_blocks(
     with _BLAS.single_threaded() as n_threads:  # one block as well: threads add in another order
         if n_threads == 1 or len(blocks) == 1:
             return _collect(map(work, blocks), blocks, done)
+        settings = copy_context()  # np.errstate of the caller
         with ThreadPoolExecutor(min(n_threads, len(blocks))) as pool:
-            return _collect(pool.map(work, blocks), blocks, done)
+            parts = pool.map(lambda rows: settings.copy().run(work, rows), blocks)
+            return _collect(parts, blocks, done)
 
 
 def _collect(

@@ -242,6 +242,7 @@ def _project(X: Array, maps: list[Any], unit_rows: UnitRows | None, P: Array, c:
         finite = bool(xp.isfinite(xp.sum(H))) or bool(xp.all(xp.isfinite(H)))
     if not finite:
         _check_finite(X)
+    if not finite and np.geterr()["over"] != "ignore":
         warnings.warn(
             f"projections are too large for {wide}: give rows of float64, or smaller ones",
             RuntimeWarning,
