@@ -177,7 +177,7 @@ class KNNGraph(BaseEstimator):
         paper. True: only if both are, which leaves out the hubs that noisy features have.
     n_probe : int, "auto" or None, default="auto"
         None searches all rows, a number so many cells of an inverted file; "auto" does the first
-        up to 50,000 rows and finds a number for 95 % of the neighbours beyond (`bridgehash.near`).
+        up to 50,000 rows and finds a number for 90 % of the neighbours beyond (`bridgehash.near`).
 
     Examples
     --------

@@ -23,7 +23,7 @@ NProbe = int | Literal["auto"] | None
 N_PROBE = OneOf((None, "auto"), number=Range(1, kind=Integral))  # what a graph may be told
 
 _ALL_PAIRS = 50_000**2  # that "auto" still compares
-_RECALL = 0.95  # that "auto" asks of cells
+_RECALL = 0.9  # that "auto" asks of cells
 _PART = 1 << 15  # queries of one task of a cluster
 
 
@@ -35,7 +35,7 @@ def near(queries: Array, rows: Array, k: int, n_probe: NProbe) -> tuple[Array, N
     n_probe : int, "auto" or None
         None: the nearest of all rows. A number: the nearest among the rows of so many cells
         (`inverted.Cells`). "auto": all rows up to 2.5e9 pairs, and beyond them as many cells as
-        find 95 % of the nearest rows of a sample. On a GPU all rows are compared in any case.
+        find 90 % of the nearest rows of a sample. On a GPU all rows are compared in any case.
     """
     if is_foreign(rows) or not _in_cells(queries, rows, n_probe):
         return _in_parts(_exact, queries, rows, k)

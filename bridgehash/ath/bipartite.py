@@ -40,7 +40,7 @@ class AdaptiveBipartite(BaseEstimator):
         over fewer than η targets; it never spreads over more.
     n_probe : int, "auto" or None, default="auto"
         None searches all targets, a number so many cells of an inverted file over their
-        projections; "auto" does the first up to 2.5e9 pairs of rows and finds a number for 95 % of
+        projections; "auto" does the first up to 2.5e9 pairs of rows and finds a number for 90 % of
         the nearest targets beyond (`bridgehash.near`).
     """
 
