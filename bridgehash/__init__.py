@@ -37,6 +37,7 @@ from .baselines import (
     RidgeMap,
     SpectralModes,
 )
+from .blocks import as_blocks
 from .common_space import Shared
 from .encoder import LinearEncoder
 from .feature_maps import AnchorKernel, PrincipalMap, UnitRows
@@ -88,6 +89,7 @@ __all__ = [
     "StructuralStart",
     "UnitRows",
     "__version__",
+    "as_blocks",
     "load",
     "save",
 ]

@@ -98,16 +98,16 @@ class Cells:
         return F, columns
 
     def n_probe_for(
-        self, queries: Array, k: int, wanted: float = 0.95, *, n_sample: int = 256
-    ) -> int:
-        """The least n_probe that finds the wanted share of the k nearest rows.
+        self, queries: Array, k: int, wanted: float, *, most: int, n_sample: int = 256
+    ) -> tuple[int, float]:
+        """The least n_probe, up to `most`, for a wanted share of the k nearest rows; and the share.
 
         A sample of the queries is searched exactly; a neighbour is found if so many cells are
         looked into as are not farther than its own.
 
         >>> line = np.arange(100.0)[:, None]
-        >>> Cells(line, n_cells=10).n_probe_for(line, k=5, wanted=1.0)
-        2
+        >>> Cells(line, n_cells=10).n_probe_for(line, k=5, wanted=1.0, most=10)
+        (2, 1.0)
         """
         asked = _sample(len(queries), n_sample, random_state=0)
         columns = self.nearest(queries[asked], k, len(self.centres))[1]
@@ -116,7 +116,8 @@ class Cells:
             cell_of[ids] = cell
         order = _nearest_centres(queries[asked], self.centres, len(self.centres))[1]
         rank = np.take_along_axis(np.argsort(order, axis=1), cell_of[columns], axis=1)
-        return 1 + int(np.quantile(rank, wanted, method="inverted_cdf"))
+        n_probe = min(1 + int(np.quantile(rank, wanted, method="inverted_cdf")), most)
+        return n_probe, float((rank < n_probe).mean())
 
     def _nearest(self, Q: Array, k: int, n_probe: int) -> tuple[Array, Positions]:
         far, probes = self._probes(Q, k, n_probe)

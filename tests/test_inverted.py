@@ -66,7 +66,8 @@ def test_recall_grows_with_the_cells_looked_into():
 def test_the_least_n_probe_for_a_recall_finds_that_share(wanted):
     queries, rows = clustered(200, seed=1), clustered(2000)
     cells = Cells(rows, n_cells=40)
-    n_probe = cells.n_probe_for(queries, 10, wanted)
+    n_probe, share = cells.n_probe_for(queries, 10, wanted, most=len(cells.centres))
+    assert share >= wanted
     assert recall(cells.nearest(queries, 10, n_probe)[0], queries, rows) >= wanted
     assert (
         n_probe == 1 or recall(cells.nearest(queries, 10, n_probe - 1)[0], queries, rows) < wanted
