@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from ..mappers import mapped_by
-from .mapper import Client, ClusterError, DaskMapper
+from ._dask import Client, silence_logging_cmgr
+from .mapper import ClusterError, DaskMapper
 
 _ANSWER = 10.0  # seconds that a scheduler may take to answer
 
@@ -35,6 +37,12 @@ def cluster(where: Any) -> Iterator[Client]:
     finally:
         if client is not where:
             client.close()
+
+
+def quiet() -> AbstractContextManager[None]:
+    """Dask's own messages are left out inside: that a worker went, say, which is seen to here."""
+    found: AbstractContextManager[None] = silence_logging_cmgr(logging.CRITICAL + 1)
+    return found
 
 
 def _connected(where: Any) -> Client:

@@ -18,12 +18,7 @@ from typing import Any
 import numpy as np
 
 from .._threaded import one_blas_thread
-
-try:
-    from dask.sizeof import sizeof
-    from distributed import Client, Future, KilledWorker
-except ImportError as error:
-    raise ImportError("a cluster needs Dask; pip install 'bridgehash[dask]'") from error
+from ._dask import Client, Future, KilledWorker, sizeof
 
 _AHEAD = 3  # tasks a thread: one at work, and the next ones there before it asks
 _SMALL = 1 << 16  # bytes that travel with a task; more would burden the scheduler
