@@ -36,8 +36,8 @@ class DaskMapper:
     """Maps functions over the workers of a cluster, a few tasks ahead of the results.
 
     What is shared is sent to all workers once a call. An object other than an array is taken to
-    stay as it is: sent once, it is kept there as long as it lives here, and a `Reader` its
-    blocks with it. A task uses one thread of BLAS, so that a worker uses as many as it has.
+    stay as it is: each worker has one copy of it as long as it lives here, and a `Reader` keeps
+    its blocks there. A task uses one thread of BLAS, so that a worker uses as many as it has.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class DaskMapper:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self._kept: dict[int, tuple[Any, Future]] = {}  # by id: a weak reference, what was sent
+        self._kept: dict[int, tuple[Any, _Copies]] = {}  # by id: a weak reference, what was sent
 
     def __call__(
         self,
@@ -73,14 +73,13 @@ class DaskMapper:
             yield call.result(waiting.popleft())
 
     def send(self, data: Any) -> Any:
-        """Data on all workers, as an argument of tasks; small things stay what they are."""
-        lasting = not isinstance(data, np.ndarray) and type(data).__weakrefoffset__ > 0
-        if not lasting:
+        """Data on the workers, as an argument of tasks; small things stay what they are."""
+        if isinstance(data, np.ndarray) or not type(data).__weakrefoffset__:
             return data if sizeof(data) <= _SMALL else self.scatter(data, broadcast=True)
         number = id(data)
         if number not in self._kept:
             gone = weakref.ref(data, lambda _: self._kept.pop(number, None))
-            self._kept[number] = gone, self.scatter(data, broadcast=True)
+            self._kept[number] = gone, _Copies(self, data)
         return self._kept[number][1]
 
     def forget(self) -> None:
@@ -107,15 +106,15 @@ class DaskMapper:
             except TimeoutError:
                 if future.status == "error":  # the task's own
                     raise
-                alone = 0.0 if self._threads(0) else alone + _LOOK
+                alone = 0.0 if self._threads(at_once=True) else alone + _LOOK
                 if alone >= _PATIENCE:
                     raise self._without_workers() from None
 
-    def _threads(self, patience: float = _PATIENCE) -> dict[str, int]:
-        """The threads of each worker; of at least one, where there is time to wait for it."""
+    def _threads(self, *, at_once: bool = False) -> dict[str, int]:
+        """The threads of each worker; of at least one, unless asked for at once."""
         try:
-            if patience:
-                self.client.wait_for_workers(1, timeout=patience)
+            if not at_once:
+                self.client.wait_for_workers(1, timeout=_PATIENCE)
             return dict(self.client.nthreads())
         except TimeoutError:
             raise self._without_workers() from None
@@ -131,6 +130,24 @@ class DaskMapper:
         return ClusterError(
             f"{address}: has no workers; start some on each machine: dask worker {address}"
         )
+
+
+class _Copies:
+    """An object, with a copy for each worker that is asked to use it.
+
+    They are results of tasks of their own: of equal results Dask soon drops all but one.
+    """
+
+    def __init__(self, mapper: DaskMapper, data: Any) -> None:
+        self._client, self._first = mapper.client, mapper.scatter(data, broadcast=False)
+        self._copies: dict[str, Future] = {}
+
+    def on(self, worker: str) -> Future:
+        if worker not in self._copies:
+            self._copies[worker] = self._client.submit(
+                _same, self._first, pure=False, workers=[worker], allow_other_workers=True
+            )
+        return self._copies[worker]
 
 
 @dataclass
@@ -152,6 +169,7 @@ class _Call:
 
     def submit(self, arguments: tuple[Any, ...], worker: str) -> _Task:
         mapper, function = self._mapper, self._function
+        given = [each.on(worker) if isinstance(each, _Copies) else each for each in self._given]
         own = [
             each if sizeof(each) <= _SMALL else mapper.scatter(each, broadcast=False)
             for each in arguments
@@ -159,7 +177,7 @@ class _Call:
         future = mapper.client.submit(
             _work,
             function,
-            *self._given,
+            *given,
             *own,
             key=f"{function.__name__}-{uuid.uuid4().hex}",
             pure=False,
@@ -187,6 +205,11 @@ class _Call:
                     self._given = tuple(map(self._mapper.send, self._shared))
                 task = self.submit(task.arguments, task.worker)
         raise ClusterError("workers end faster than they are given data; see their logs")
+
+
+def _same(data: Any) -> Any:
+    """What a worker has received, as its own."""
+    return data
 
 
 def _work(function: Callable[..., Any], *arguments: Any) -> Any:
