@@ -103,7 +103,8 @@ def _encode_all(
 ) -> tuple[int, list[str]]:
     """The number of rows encoded, and what is wrong with the shards that were not."""
     rows, problems = 0, []
-    tasks = ((shard, out / shard.name, stamp) for shard, stamp in todo.items())
+    here = Path.cwd()  # a worker may be elsewhere
+    tasks = ((here / shard, here / out / shard.name, stamp) for shard, stamp in todo.items())
     with countdown("encode", visible=may_animate() and len(todo) > 1) as reach, _kept():
         found = current_mapper()(encode_shard, tasks, (encoder, about))
         for done, (shard, encoded) in enumerate(zip(todo, found, strict=True), 1):

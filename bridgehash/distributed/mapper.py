@@ -113,15 +113,18 @@ class DaskMapper:
     def _threads(self, *, at_once: bool = False) -> dict[str, int]:
         """The threads of each worker; of at least one, unless asked for at once."""
         try:
-            if not at_once:
+            found = dict(self.client.nthreads())
+            while not (found or at_once):
                 self.client.wait_for_workers(1, timeout=_PATIENCE)
-            return dict(self.client.nthreads())
+                found = dict(self.client.nthreads())
+            return found
         except TimeoutError:
             raise self._without_workers() from None
         except (OSError, ValueError, CancelledError) as error:
             raise self.gone() from error
 
     def gone(self) -> ClusterError:
+        """What to say when nobody answers any more."""
         where = getattr(self.client.scheduler, "address", "the cluster")
         return ClusterError(f"{where}: the scheduler is gone; start it and run this again")
 
@@ -143,6 +146,7 @@ class _Copies:
         self._copies: dict[str, Future] = {}
 
     def on(self, worker: str) -> Future:
+        """The copy that is there for a worker."""
         if worker not in self._copies:
             self._copies[worker] = self._client.submit(
                 _same, self._first, pure=False, workers=[worker], allow_other_workers=True
@@ -168,6 +172,7 @@ class _Call:
         self._given = tuple(map(mapper.send, shared))
 
     def submit(self, arguments: tuple[Any, ...], worker: str) -> _Task:
+        """A task, best done by the given worker."""
         mapper, function = self._mapper, self._function
         given = [each.on(worker) if isinstance(each, _Copies) else each for each in self._given]
         own = [

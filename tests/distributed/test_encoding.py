@@ -112,8 +112,10 @@ def test_ids_stay_with_their_codes(make: Callable[[str], Case], run: Run) -> Non
         np.testing.assert_array_equal(read_labels(f"{path}:id"), expected)
 
 
-def test_on_a_cluster(case: Case, run: Run, client: Any) -> None:
-    ended = run(*case.words("--scheduler", client.scheduler.address))
+def test_on_a_cluster(case: Case, run: Run, client: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(case.out.parent)  # where the workers are not
+    here = case._replace(shards=Path("shards"), out=Path("codes"))
+    ended = run(*here.words("--scheduler", client.scheduler.address))
     assert (ended.code, ended.err) == (0, "")
     assert "9 made, 0 were there" in ended.out
     case.check()

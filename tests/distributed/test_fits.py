@@ -93,10 +93,23 @@ def test_nan_in_a_shard_is_told_as_in_one_process(
     assert str(told.value).startswith(f"{bad}: ")
 
 
-def test_the_command(client: Any, domains: Domains, run: Any, tmp_path: Path) -> None:
+def test_the_command(
+    client: Any, domains: Domains, run: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(domains.folder)  # where the workers are not
     out, labels = tmp_path / "model.bh", tmp_path / "labels.npz"
     np.savez(labels, source=domains.y_source, target=domains.y_target)
-    words = ["fit", *domains.paths("parquet"), "--out", out, "--bits", 12, "--set", "max_iter=4"]
+    words = [
+        "fit",
+        "parquet/source",
+        "parquet/target",
+        "--out",
+        out,
+        "--bits",
+        12,
+        "--set",
+        "max_iter=4",
+    ]
     words += ["--set", "tol=0", "--labels-source", f"{labels}:source"]
     words += ["--labels-target", f"{labels}:target"]
     ended = run(*words, "--scheduler", client.scheduler.address)

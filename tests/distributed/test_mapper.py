@@ -80,6 +80,11 @@ def test_killed_workers_lose_nothing(client: Any, kill: Callable[[int], None], n
     assert list(mapper(tasks.plus, numbers(4), (shared,))) == [7, 8, 9, 10]
 
 
+def test_a_task_that_ends_its_workers(client: Any) -> None:
+    with pytest.raises(ClusterError, match=r"^end_the_worker ended several workers, likely for"):
+        list(DaskMapper(client)(tasks.end_the_worker, [()]))
+
+
 def test_a_client_of_ones_own_stays_open(client: Any, local_cluster: Any) -> None:
     with cluster(client) as same:
         assert same is client
