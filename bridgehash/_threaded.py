@@ -109,3 +109,10 @@ def _libraries() -> list[Any]:
 
 
 _BLAS = _Blas()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """For work that many threads do at a time."""
+    with _BLAS.single_threaded():
+        yield

@@ -60,6 +60,7 @@ ORDER = [  # a module may import from those before it
     "ath.learning",
     "ath.estimator",
     "ath",
+    "distributed",
     "baselines",
     "index",
     "engines",

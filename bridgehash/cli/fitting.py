@@ -6,13 +6,18 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from bridgehash import ATH
+from bridgehash.ath.learning import check_in_blocks
 from bridgehash.base import BaseTransferHasher
+from bridgehash.blocks import as_blocks, whole
 from bridgehash.matching import BridgeWarning
 from bridgehash.methods import tunable
 
@@ -21,18 +26,63 @@ from .description import fit_fields, fit_record
 from .models import check_one_kind, read_row_labels
 from .tables import InputError, read_matrix
 
-Data = dict[str, NDArray[Any]]  # X_source, X_target; where given, y_source, y_target, pairs
+Data = dict[str, Any]  # X_source, X_target; where given, y_source, y_target, pairs
+
+
+@dataclass(frozen=True)
+class Means:
+    """By what a fit is done; the model knows nothing of it."""
+
+    scheduler: str | None = None
+    memory_limit: str | None = None
+    device: str | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """Those given, as they are called on the line."""
+        return [f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value]
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Those that are parameters of ATH."""
+        given = {"memory_limit": self.memory_limit, "device": self.device}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def check(self, hasher: BaseTransferHasher, title: str) -> None:
+        """Refuse what does not go together, before anything takes time."""
+        method = tunable(hasher)
+        if self.options and not isinstance(method, ATH):
+            raise InputError(f"{self.options[0]} belongs to --method ath; drop one of them")
+        if self.scheduler is None:
+            return
+        if self.parameters:
+            raise InputError(f"--scheduler does not go with {self.options[1]}; drop one of them")
+        try:
+            check_in_blocks(method)
+        except ValueError as error:
+            raise InputError(
+                f"--scheduler: {title} needs all rows in one memory; choose --preset unsupervised, "
+                "semi_supervised or supervised, or drop --scheduler"
+            ) from error
 
 
 def read_domains(
-    specs: dict[str, str], labels: dict[str, str | None], pairs: str | None, verbose: bool | None
+    specs: dict[str, str],
+    labels: dict[str, str | None],
+    pairs: str | None,
+    verbose: bool | None,
+    *,
+    in_blocks: bool = False,
 ) -> Data:
-    """The arguments of a hasher's `fit`, by name, from what each side is called on the line."""
+    """The arguments of a hasher's `fit`, by name, from what each side is called on the line.
+
+    Files that can be read in blocks stay where they are if that is asked for.
+    """
     data: Data = {}
     for side, spec in specs.items():
         if verbose:
             say(f"reading {spec}")
-        X = data[f"X_{side}"] = read_matrix(spec)
+        X = data[f"X_{side}"] = _read_rows(spec, in_blocks)
         if len(X) < 2:
             raise InputError(f"{spec}: holds a single row; learning needs at least two")
         y = labels[side]
@@ -42,6 +92,14 @@ def read_domains(
     if pairs is not None:
         data["pairs"] = _read_pairs(pairs)
     return data
+
+
+def _read_rows(spec: str, in_blocks: bool) -> Any:
+    if Path(spec).is_dir():
+        rows = as_blocks(spec)
+        return rows if in_blocks else whole(rows)
+    kind = Path(spec).suffix.lower().partition(":")[0]
+    return as_blocks(spec) if in_blocks and kind in (".npy", ".parquet") else read_matrix(spec)
 
 
 def _read_pairs(spec: str) -> NDArray[np.intp]:
@@ -54,21 +112,46 @@ def _read_pairs(spec: str) -> NDArray[np.intp]:
     return numbers.astype(np.intp)
 
 
+@contextmanager
+def at_work(scheduler: str | None) -> Iterator[None]:
+    """Whatever is done inside is done by a cluster, if one is named."""
+    if scheduler is None:
+        yield
+        return
+    try:
+        from bridgehash.distributed import cluster, quiet
+    except ImportError as error:
+        raise InputError(f"--scheduler: {error}") from error
+    with quiet(), cluster(scheduler):
+        yield
+
+
 def learn(
-    hasher: BaseTransferHasher, data: Data, specs: dict[str, str], verbose: bool | None
+    hasher: BaseTransferHasher,
+    data: Data,
+    specs: dict[str, str],
+    verbose: bool | None,
+    means: Means,
 ) -> None:
     """Fit, with a bar if wanted, of which the model then knows nothing."""
     estimator = tunable(hasher)
     has_bar = "verbose" in estimator.get_params()
+    before = {name: estimator.get_params()[name] for name in means.parameters}
+    estimator.set_params(**means.parameters)
     if verbose:
         say("fitting")
     if has_bar:
         estimator.set_params(verbose=may_animate() if verbose is None else verbose)
-    with _in_words_of_the_command(specs), warnings.catch_warnings():
+    with (
+        _in_words_of_the_command(specs),
+        warnings.catch_warnings(),
+        at_work(means.scheduler),
+    ):
         if verbose is False:
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", BridgeWarning)
         hasher.fit(**data)
+    estimator.set_params(**before)
     if has_bar:
         estimator.set_params(verbose=False)
 
@@ -94,11 +177,16 @@ def _in_words_of_the_command(specs: dict[str, str]) -> Iterator[None]:
     def translated(match: re.Match[str]) -> str:
         return specs[match[2]] if match[1] == "X" else f"--labels-{match[2]}"
 
+    def option(match: re.Match[str]) -> str:
+        return f"--{match[1].replace('_', '-')} {match[2]}"
+
     try:
         yield
     except np.linalg.LinAlgError:  # a ValueError that speaks of no argument
         raise
-    except ValueError as error:
-        line = re.sub(r"\b(X|y)_(source|target)\b", translated, str(error))
+    except (ValueError, ImportError) as error:
+        line = re.sub(r"\b(memory_limit|device)='(.*?)'", option, str(error))
+        line = line.replace("memory_limit", "--memory-limit")
+        line = re.sub(r"\b(X|y)_(source|target)\b", translated, line)
         line = re.sub(r"\bgive pairs\b|^pairs\b", lambda m: m[0].replace("pairs", "--pairs"), line)
         raise InputError(line) from error

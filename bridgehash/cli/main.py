@@ -19,7 +19,7 @@ from rich.filesize import decimal
 
 from bridgehash import __version__, load, save
 from bridgehash.base import BaseTransferHasher
-from bridgehash.origins import encoder_of
+from bridgehash.origins import encoder_of, origin
 
 from . import benching, searching, serving
 from . import options as opt
@@ -27,7 +27,7 @@ from .console import counted, note, results, show_fields, show_table
 from .description import describe, described_fields
 from .extracting import extract
 from .failures import guarded, writing
-from .fitting import fitted_fields, learn, read_domains
+from .fitting import Means, at_work, fitted_fields, learn, read_domains
 from .methods import apply_settings, build, choose_preset, ignored, method_records
 from .models import (
     check_not_an_input,
@@ -36,6 +36,7 @@ from .models import (
     read_rows,
 )
 from .scoring import join_labels, score, score_rows
+from .sharding import check_folders, encode_folder
 from .tables import InputError, check_output, write_codes
 
 MODEL_SUFFIXES = (".bh", ".safetensors")
@@ -110,13 +111,17 @@ def fit(
     pairs: opt.Pairs = None,
     bits: opt.Bits = 64,
     settings: opt.Settings = None,
+    scheduler: opt.Scheduler = None,
+    memory_limit: opt.MemoryLimit = None,
+    device: opt.Device = None,
     seed: opt.Seed = 0,
     verbose: opt.Verbose = None,
 ) -> None:
     """Learn hash functions for two domains and save them.
 
-    A matrix has one row a sample and is named FILE.npy, FILE.npz:KEY, FILE.parquet:COLUMN or
-    FILE.csv. The two domains may differ in rows and in columns.
+    A matrix has one row a sample and is named FILE.npy, FILE.npz:KEY, FILE.parquet:COLUMN,
+    FILE.csv, FOLDER.zarr or a folder of .npy or .parquet files, read in the order of their names.
+    The two domains may differ in rows and in columns.
 
     \b
     Example:
@@ -127,13 +132,16 @@ def fit(
     path = check_output(out, MODEL_SUFFIXES)
     labels = {"source": labels_source, "target": labels_target}
     specs = {"source": source, "target": target}
-    data = read_domains(specs, labels, pairs, verbose)
+    means = Means(scheduler, memory_limit, device)
+    in_blocks = bool(scheduler or memory_limit)
+    data = read_domains(specs, labels, pairs, verbose, in_blocks=in_blocks)
     preset, title = choose_preset(method, preset, data, published=published)
     hasher = build(method, preset=preset, published=published, n_bits=bits, seed=seed)
     apply_settings(hasher, settings or [])
     for word in ignored(hasher, data) if verbose is not False else ():
         note(f"{preset or method} does not use {word}; those given are ignored")
-    learn(hasher, data, specs, verbose)
+    means.check(hasher, title)
+    learn(hasher, data, specs, verbose, means)
     with writing(path):
         save(hasher, path)
     if verbose is not False:
@@ -154,16 +162,34 @@ def encode(
     out: opt.CodesOut,
     domain: opt.OneDomain = None,
     ids: opt.Ids = None,
+    scheduler: opt.Scheduler = None,
+    replace: opt.Replace = False,
 ) -> None:
     """Turn rows of features into packed binary codes.
 
     The codes are bytes, eight bits each: an array of shape (rows, bytes) in a .npy file, a column
-    `code` (beside a column `id`) in a .parquet file.
+    `code` (beside a column `id`) in a .parquet file. For a folder of .npy or .parquet files, OUT is
+    a folder of as many; what is there is not made again, so a stopped run goes on.
 
     \b
     Example:
       bridgehash encode model.bh sketches.npy --domain target --out codes.npy
+      bridgehash encode model.bh shards/ --domain target --out codes/ --scheduler tcp://host:8786
     """
+    if Path(data).is_dir() and Path(data).suffix.lower() != ".zarr":
+        if ids is not None:
+            raise InputError(
+                "--ids is for one file; ids of a folder are a column `id` in its files"
+            )
+        check_folders(Path(data), out)
+        encoder = encoder_of(load(model), model, domain, "--domain")
+        about = origin(model, domain) | {"n_bits": str(encoder.n_bits)}
+        with at_work(scheduler):
+            encode_folder(encoder, about, Path(data), out, replace=replace)
+        return
+    if scheduler or replace:
+        option = "--scheduler" if scheduler else "--replace"
+        raise InputError(f"{option} is for a folder of files, and {data} is none; drop it")
     if ids is not None and out.suffix.lower() != ".parquet":
         raise InputError(f"{out}: has no place for --ids; name a .parquet file")
     path = check_output(out)

@@ -16,10 +16,14 @@ from .models import Domain
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help="Features of the source.")]
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="Features of the target.")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `fit` wrote.")]
-Data = Annotated[str, typer.Argument(metavar="DATA", help="Features to encode.")]
+Data = Annotated[
+    str, typer.Argument(metavar="DATA", help="Features to encode, or a folder of such files.")
+]
 
 ModelOut = Annotated[Path, typer.Option("--out", help="Model file to write: *.bh.")]
-CodesOut = Annotated[Path, typer.Option("--out", help="File to write: *.npy or *.parquet.")]
+CodesOut = Annotated[
+    Path, typer.Option("--out", help="File to write: *.npy or *.parquet; for a folder, a folder.")
+]
 DemoOut = Annotated[Path, typer.Option("--out", help="Folder to write to.")]
 DemoServe = Annotated[
     bool, typer.Option("--serve", help="Serve catalogues to compare on a page, until Ctrl-C.")
@@ -73,6 +77,22 @@ Settings = Annotated[
         help="Any parameter of the method; repeat for more. An unknown key lists them all.",
     ),
 ]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Let the workers of a Dask scheduler do it: tcp://host:8786."
+    ),
+]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE", help="What the fit may take on top of its inputs (ath only): 4GiB."
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Where to compute (ath only): auto, cuda, cuda:1."),
+]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random draws.")]
 Verbose = Annotated[
     bool | None,
@@ -91,6 +111,9 @@ OneDomain = Annotated[
 Ids = Annotated[
     str | None,
     typer.Option(metavar="SPEC", help="Ids to write beside the codes (*.parquet only)."),
+]
+Replace = Annotated[
+    bool, typer.Option("--replace", help="Make all codes of a folder again, not the missing ones.")
 ]
 
 Queries = Annotated[str, typer.Option(metavar="SPEC", help="Features of the queries.")]

@@ -116,6 +116,11 @@ def test_numbers_do_not_match_names(refused: Refused) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
+        (PLAIN + "--memory-limit much", "--memory-limit much is not a size"),
+        (PLAIN + "--memory-limit 1MB", "--memory-limit 1MB is too small for 110 rows"),
+        (PLAIN + "--method itq --memory-limit 1GiB", "--memory-limit belongs to --method ath"),
+        (PLAIN + "--method itq --device cuda", "--device belongs to --method ath"),
+        (PLAIN + "--device nowhere", "--device nowhere is not to be had"),
         (SUPERVISED + "--preset supervized", "did you mean 'supervised'?"),
         (PLAIN + "--preset supervised", "needs --labels-source"),
         (PLAIN + "--method aht", "did you mean 'ath'? Known: ath, ath-u, "),
@@ -147,7 +152,7 @@ def test_choices_that_do_not_exist(refused: Refused, line: str, reason: str) -> 
     ("line", "reason"),
     [
         (PLAIN.replace("source.npy", "absent.npy"), "absent.npy: there is no file absent.npy"),
-        (PLAIN.replace("source.npy", "."), "is a directory"),
+        (PLAIN.replace("source.npy", "."), "encoder.bh: unknown kind of file"),
         (PLAIN.replace("source.npy", "model.bh"), "unknown kind of file '.bh'"),
         (PLAIN.replace("source.npy", "junk.npy"), "junk.npy: cannot be read"),
         (SUPERVISED.replace(":source", ":sauce"), "did you mean 'source'?"),

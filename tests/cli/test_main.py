@@ -46,6 +46,24 @@ def test_fit_is_the_fit_of_the_library(run: Run) -> None:
         np.testing.assert_array_equal(saved.encode(X, domain), expected.encode(X, domain))
 
 
+def test_fit_of_folders_is_that_of_files(run: Run) -> None:
+    for side in ("source", "target"):
+        Path(side).mkdir()
+        for number, part in enumerate(np.array_split(np.load(f"{side}.npy"), 3)):
+            np.save(Path(side) / f"{number}.npy", part)
+    assert run(FIT + LABELS).code == 0
+    expected = Path("new.bh").read_bytes()
+    in_folders = (FIT + LABELS).replace("source.npy", "source").replace("target.npy", "target/")
+    ended = run(in_folders)
+    assert (ended.code, ended.err) == (0, "")
+    assert "60 rows, 8 columns, labelled" in ended.out
+    assert Path("new.bh").read_bytes() == expected
+    assert run(in_folders + " --memory-limit 4GiB --quiet").code == 0
+    assert Path("new.bh").read_bytes() == expected  # it had room for all, and is no part of it
+    assert run(in_folders + " --device auto --quiet").code == 0
+    assert load("new.bh").device is None
+
+
 def test_published_constants(run: Run) -> None:
     ended = run(FIT + " --preset unsupervised --published")
     assert "ath, unsupervised, as published\n" in ended.out
