@@ -15,16 +15,15 @@ import pytest
 
 from bridgehash.cli.main import main
 
-distributed = pytest.importorskip("distributed", reason="Dask is not installed: bridgehash[dask]")
-
-dask = pytest.importorskip("dask")
-
+WITHOUT_DASK = "Dask is not installed: pip install 'bridgehash[dask]'"
 N_WORKERS = 4
 
 
 @pytest.fixture(scope="session")
 def local_cluster() -> Iterator[Any]:
     """Four worker processes of one thread; those that are killed are started again."""
+    distributed = pytest.importorskip("distributed", reason=WITHOUT_DASK)
+    dask = pytest.importorskip("dask", reason=WITHOUT_DASK)
     method = {"distributed.worker.multiprocessing-method": "forkserver"}
     with dask.config.set(method):
         distributed.utils.get_mp_context()
@@ -45,7 +44,9 @@ def local_cluster() -> Iterator[Any]:
 @pytest.fixture
 def client(local_cluster: Any) -> Iterator[Any]:
     """A client, once all workers are there again."""
-    with distributed.Client(local_cluster, set_as_default=False) as client:
+    from distributed import Client
+
+    with Client(local_cluster, set_as_default=False) as client:
         client.wait_for_workers(N_WORKERS, timeout=60)
         yield client
 

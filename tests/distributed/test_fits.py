@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from bridgehash import ATH, load
-from bridgehash.distributed import DaskMapper, cluster
 from bridgehash.mappers import mapped_by
-from tests.distributed.conftest import N_WORKERS, Domains
+from tests.distributed.conftest import N_WORKERS, WITHOUT_DASK, Domains
+
+ours = pytest.importorskip("bridgehash.distributed", reason=WITHOUT_DASK, exc_type=ImportError)
 
 LABELS = {
     "unsupervised": (),
@@ -40,12 +41,12 @@ def check_same(found: Any, expected: Any, domains: Domains) -> None:
 @pytest.mark.parametrize("preset", LABELS)
 def test_equal_to_one_process(client: Any, domains: Domains, preset: str, kind: str) -> None:
     expected = made(preset, domains, domains.X_source, domains.X_target)
-    with cluster(client):
+    with ours.cluster(client):
         found = made(preset, domains, *domains.paths(kind))
     check_same(found, expected, domains)
 
 
-class Killing(DaskMapper):
+class Killing(ours.DaskMapper):
     """Ends some workers in the middle of the call of a given number."""
 
     def __init__(self, client: Any, kill: Callable[[], None], number: int) -> None:
@@ -87,7 +88,7 @@ def test_nan_in_a_shard_is_told_as_in_one_process(
     with pytest.raises(ValueError, match="not finite") as told:
         made("unsupervised", domains, source, tmp_path / "target")
     messages.append(str(told.value))
-    with cluster(client), pytest.raises(ValueError, match="not finite") as told:
+    with ours.cluster(client), pytest.raises(ValueError, match="not finite") as told:
         made("unsupervised", domains, source, tmp_path / "target")
     assert messages == [str(told.value)]
     assert str(told.value).startswith(f"{bad}: ")

@@ -11,11 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bridgehash.distributed import ClusterError, DaskMapper, cluster
-from bridgehash.distributed import mapper as module
 from bridgehash.mappers import Serial, current_mapper
 from tests.distributed import tasks
-from tests.distributed.conftest import N_WORKERS, wait_until
+from tests.distributed.conftest import N_WORKERS, WITHOUT_DASK, wait_until
+
+ours = pytest.importorskip("bridgehash.distributed", reason=WITHOUT_DASK, exc_type=ImportError)
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+
+LOOPBACK: dict[str, Any] = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
 
 
 def numbers(n: int) -> list[tuple[int]]:
@@ -23,7 +27,7 @@ def numbers(n: int) -> list[tuple[int]]:
 
 
 def test_results_come_in_order(client: Any) -> None:
-    mapper = DaskMapper(client)
+    mapper = ours.DaskMapper(client)
     assert list(mapper(tasks.plus, numbers(40), (tasks.Shared(5),))) == list(range(5, 45))
     assert list(mapper(tasks.plus, [], (tasks.Shared(5),))) == []
 
@@ -37,20 +41,20 @@ def test_arguments_are_asked_for_as_results_are_taken(client: Any) -> None:
             asked += 1
             yield each
 
-    found = DaskMapper(client)(tasks.plus, arguments(), (tasks.Shared(0),))
+    found = ours.DaskMapper(client)(tasks.plus, arguments(), (tasks.Shared(0),))
     assert [next(found), next(found)] == [0, 1]
     assert asked <= 4 * N_WORKERS
 
 
 def test_large_arguments_and_arrays_that_change(client: Any) -> None:
-    mapper, A, B = DaskMapper(client), np.ones((300, 100)), np.ones((200, 100))
+    mapper, A, B = ours.DaskMapper(client), np.ones((300, 100)), np.ones((200, 100))
     assert list(mapper(tasks.total, [(B,)], (A,))) == [50_000.0]
     A *= 2.0
     assert list(mapper(tasks.total, [(B,)], (A,))) == [80_000.0]
 
 
 def test_an_object_is_sent_once_and_released_with_its_owner(client: Any) -> None:
-    mapper, shared = DaskMapper(client), tasks.Shared(0)
+    mapper, shared = ours.DaskMapper(client), tasks.Shared(0)
     first = set(mapper(tasks.place, numbers(12), (shared,)))
     client.amm.run_once()  # drops copies that it sees no need of
     again = set(mapper(tasks.place, numbers(12), (shared,)))
@@ -64,15 +68,15 @@ def test_an_object_is_sent_once_and_released_with_its_owner(client: Any) -> None
 
 def test_an_error_is_that_of_one_process(client: Any) -> None:
     with pytest.raises(ValueError, match=r"^shard 3: holds NaN; fill or drop it$"):
-        list(DaskMapper(client)(tasks.refuse, numbers(6)))
+        list(ours.DaskMapper(client)(tasks.refuse, numbers(6)))
     with pytest.raises(TimeoutError, match="own"):
-        list(DaskMapper(client)(tasks.out_of_time, [()]))
+        list(ours.DaskMapper(client)(tasks.out_of_time, [()]))
 
 
 @pytest.mark.parametrize("n", [1, N_WORKERS])
 def test_killed_workers_lose_nothing(client: Any, kill: Callable[[int], None], n: int) -> None:
     """All of them as well: with the last one what was sent is gone, and is sent again."""
-    mapper, shared = DaskMapper(client), tasks.Shared(7)
+    mapper, shared = ours.DaskMapper(client), tasks.Shared(7)
     found = mapper(tasks.slow, numbers(40), (shared,))
     first = [next(found) for _ in range(3)]
     kill(n)
@@ -80,18 +84,24 @@ def test_killed_workers_lose_nothing(client: Any, kill: Callable[[int], None], n
     assert list(mapper(tasks.plus, numbers(4), (shared,))) == [7, 8, 9, 10]
 
 
-def test_a_task_that_ends_its_workers(client: Any) -> None:
-    with pytest.raises(ClusterError, match=r"^end_the_worker ended several workers, likely for"):
-        list(DaskMapper(client)(tasks.end_the_worker, [()]))
+def test_a_task_that_ends_its_workers() -> None:
+    settings = {"n_workers": 3, "threads_per_worker": 1, **LOOPBACK}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        distributed.LocalCluster(**settings, silence_logs=60) as doomed,
+        distributed.Client(doomed, set_as_default=False) as client,
+        pytest.raises(ours.ClusterError, match=r"^end_the_worker ended several workers"),
+    ):
+        list(ours.DaskMapper(client)(tasks.end_the_worker, [()]))
 
 
 def test_a_client_of_ones_own_stays_open(client: Any, local_cluster: Any) -> None:
-    with cluster(client) as same:
+    with ours.cluster(client) as same:
         assert same is client
-        assert isinstance(current_mapper(), DaskMapper)
+        assert isinstance(current_mapper(), ours.DaskMapper)
     assert client.status == "running"
     assert isinstance(current_mapper(), Serial)
-    with cluster(local_cluster.scheduler_address) as other:
+    with ours.cluster(local_cluster.scheduler_address) as other:
         assert other.status == "running"
     assert other.status == "closed"
 
@@ -99,21 +109,18 @@ def test_a_client_of_ones_own_stays_open(client: Any, local_cluster: Any) -> Non
 def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bridgehash.distributed.connection._ANSWER", 0.3)
     for address in ("tcp://127.0.0.1:9", "nowhere://x"):
-        with pytest.raises(ClusterError, match=r"no scheduler answers there; start one"):
-            cluster(address).__enter__()
+        with pytest.raises(ours.ClusterError, match=r"no scheduler answers there; start one"):
+            ours.cluster(address).__enter__()
 
 
 def test_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    from distributed import Client, LocalCluster
-
-    monkeypatch.setattr(module, "_PATIENCE", 0.3)
-    settings = {"n_workers": 0, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    monkeypatch.setattr(ours.mapper, "_PATIENCE", 0.3)
     with (
-        LocalCluster(**settings) as empty,
-        Client(empty, set_as_default=False) as client,
-        pytest.raises(ClusterError, match=r"has no workers; start some"),
+        distributed.LocalCluster(n_workers=0, **LOOPBACK) as empty,
+        distributed.Client(empty, set_as_default=False) as client,
+        pytest.raises(ours.ClusterError, match=r"has no workers; start some"),
     ):
-        next(DaskMapper(client)(tasks.refuse, numbers(2)))
+        next(ours.DaskMapper(client)(tasks.refuse, numbers(2)))
 
 
 def test_the_package_does_not_import_dask() -> None:
