@@ -289,7 +289,7 @@ def test_info_in_words(run: Run) -> None:
     assert told["kind"] == "hasher of two domains"
     assert told["source"] == "8 columns; feature maps: UnitRows()"
     assert "written by bridgehash" in told["format"]
-    assert "target_graph    KNNGraph(mutual=True, n_neighbors=20)" in ended.out
+    assert "target_graph    KNNGraph(mutual=True, n_neighbors=20, n_probe=auto)" in ended.out
     assert "\x1b" not in ended.out
 
 
