@@ -24,7 +24,7 @@ from .neighbors import nearest
 
 _SAMPLE = 64  # rows of the sample a cell
 _ROUNDS = 8  # of k-means: more of them find no more neighbours
-_BLOCK = 1 << 15  # queries that a thread deals with at a time
+_BLOCK = 1 << 14  # queries that a thread deals with at a time
 _TILE = 1 << 21  # distances held at a time by a thread: 8 MB
 _EXACT = 1 << 19  # numbers compared exactly at a time, so that they stay in a core's cache
 _STAGES = (1, 4)  # cells looked into before the k-th nearest so far is taken anew
