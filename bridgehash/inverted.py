@@ -214,7 +214,7 @@ def recall(
 
 
 def default_n_cells(n: int) -> int:
-    """√n cells for n rows; from half to four times as many, the same recall costs about as much."""
+    """√n cells for n rows; twice as many cost about as much at equal recall, more cost more."""
     return max(1, round(np.sqrt(n)))
 
 
