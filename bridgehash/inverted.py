@@ -21,7 +21,7 @@ from .neighbors import nearest
 
 _SAMPLE = 64  # rows of the sample a cell
 _ROUNDS = 8  # of k-means: more of them find no more neighbours
-_BLOCK = 1 << 15  # queries that a thread deals with at a time
+_BLOCK = 1 << 14  # queries that a thread deals with at a time
 _TILE = 1 << 21  # distances held at a time by a thread: 8 MB
 _EXACT = 1 << 19  # numbers compared exactly at a time, so that they stay in a core's cache
 _STAGES = (1, 4)  # cells looked into before the k-th nearest so far is taken anew
@@ -109,7 +109,7 @@ class Cells:
         >>> Cells(line, n_cells=10).n_probe_for(line, k=5, wanted=1.0, most=10)
         (2, 1.0)
         """
-        asked = _sample(len(queries), n_sample, random_state=0)
+        asked = _asked(len(queries), n_sample, random_state=0)
         columns = self.nearest(queries[asked], k, len(self.centres))[1]
         cell_of = np.empty(len(self.rows), np.intp)
         for cell, ids in enumerate(self.members):
@@ -205,25 +205,32 @@ def recall(
     n_sample : int, default=1000
         Queries that are searched exactly.
     """
-    asked = _sample(len(queries), n_sample, random_state)
+    asked = _asked(len(queries), n_sample, random_state)
     exact = nearest(queries[asked], rows, F.shape[1])[0]
     reach = exact[:, -1:] * (1 + _ROUNDING) + np.finfo(F.dtype).tiny
     return float((reach >= F[asked]).mean())
 
 
 def default_n_cells(n: int) -> int:
-    """√n cells for n rows; from half to four times as many, the same recall costs about as much."""
+    """√n cells for n rows; twice as many cost about as much at equal recall, more cost more."""
     return max(1, round(np.sqrt(n)))
 
 
 def _sample_centres(rows: Array, n_cells: int, random_state: int) -> Float32:
-    sample = rows[_sample(len(rows), _SAMPLE * n_cells, random_state)].astype(np.float32)
+    rng = np.random.RandomState(random_state)
+    drawn = rng.choice(len(rows), min(len(rows), _SAMPLE * n_cells), replace=False)
+    sample = rows[drawn].astype(np.float32)
     centres: Float32 = k_means(sample, sample[:n_cells], _ROUNDS).astype(np.float32)
     return centres
 
 
-def _sample(n: int, wanted: int, random_state: int) -> Positions:
-    return np.random.RandomState(random_state).choice(n, min(wanted, n), replace=False)
+def _asked(n: int, wanted: int, random_state: int) -> Positions:
+    """Queries to be searched exactly.
+
+    Not drawn as the sample of k-means is: rows from which cells began lie near the centres, and
+    find more of their neighbours than others do.
+    """
+    return np.random.default_rng(random_state).choice(n, min(wanted, n), replace=False)
 
 
 def _nearest_centres(X: Array, centres: Float32, n: int) -> tuple[Float32, Positions]:

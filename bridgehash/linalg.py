@@ -139,8 +139,13 @@ def leading(C: Array, k: int) -> tuple[Array, Array]:
 
 
 def spread(X: Any, n: int) -> Array:
-    """n rows spread evenly over the norms, so that no order of the rows changes which."""
-    order = np.argsort(to_numpy(row_squares(X) if is_held(X) else X.row_squares()), kind="stable")
+    """n rows spread evenly over the norms, so that no order of the rows changes which.
+
+    Norms are compared in float64: rows of either precision are the same ones.
+    """
+    squares = [row_squares(in_double(X[part, :])) for part in row_parts(X)] if is_held(X) else None
+    norms = X.row_squares() if squares is None else np.concatenate([*map(to_numpy, squares)])
+    order = np.argsort(norms, kind="stable")
     places = order[np.linspace(0, len(order) - 1, min(n, len(order))).round().astype(int)]
     return take_rows(X, places) if is_held(X) else X.take(places)
 

@@ -129,8 +129,8 @@ def rows(reader: Reader, i: int, inside: NDArray[np.intp]) -> Array:
 
 
 def squares(reader: Reader, i: int) -> Array:
-    """Squared norms of the rows of block i."""
-    return row_squares(reader.block(i))
+    """Squared norms of the rows of block i, in float64."""
+    return row_squares(reader.block(i).astype(np.float64, copy=False))
 
 
 def times(reader: Reader, A: Array, i: int) -> Array:

@@ -74,6 +74,14 @@ def test_the_least_n_probe_for_a_recall_finds_that_share(wanted):
     )
 
 
+def test_a_sample_of_the_rows_tells_the_recall_of_all():
+    rows = np.random.default_rng(0).normal(size=(3000, 8))
+    cells = Cells(rows, n_cells=150)
+    F = cells.nearest(rows, 10, 3)[0]
+    told, true = (recall(F, rows, rows, n_sample=n) for n in (150, 3000))
+    assert told == pytest.approx(true, abs=0.03)  # 0.1 too much for those cells began from
+
+
 def test_what_is_found_is_the_nearest_of_the_cells_looked_into():
     queries, rows = clustered(100, seed=1), clustered(1000)
     cells = Cells(rows, n_cells=25)
