@@ -41,6 +41,7 @@ Array = NDArray[np.floating]
 _BLOCKS = 8  # of columns in a symmetric product: (8 + 1) / 16 of the work
 _WELL_APART = 1e-6  # smallest share of a row that its predecessors do not explain, squared
 _MANY, _SOME = 2048, 1024  # above so many rows and features, directions come from some rows
+_INERTIA = 1e-12  # relative
 _LARGE = 1 << 28  # bytes of a matrix that is not copied whole
 _DENSE_EIGH = 0.25  # above this share of the spectrum a full decomposition is faster
 
@@ -89,7 +90,7 @@ def principal(X: Array, n_components: int, *others: Array) -> Array:
     if n < X.shape[1]:
         rows = in_double(array_namespace(*parts).concat(parts, axis=0))
         values, vectors = leading(rows @ rows.T, n_components)
-        P = rows.T @ (vectors / values**0.5)
+        P = rows.T @ vectors / values**0.5
         return P * majority_sign(rows @ P)
     C = gram(parts[0])
     for part in parts[1:]:
@@ -220,15 +221,17 @@ def itq_rotation(V: Array, R: Array, n_iter: int = 50) -> Array:
     """
     xp = array_namespace(V)
     for _ in range(n_iter):
-        R = procrustes(V.T @ xp.astype(signs(V @ R), V.dtype))
+        C = V.T @ xp.astype(signs(V @ R), V.dtype)
+        # Where C says nothing, as for two bits that are alike, R stays: not rounding decides.
+        R = procrustes(C + _INERTIA * float(xp.max(xp.abs(C))) * R)
     return R
 
 
 def itq_projection(X: Array, n_bits: int, n_iter: int, rng: np.random.RandomState) -> Array:
     """Principal directions of centred rows, turned by ITQ from a random rotation: P R."""
-    P = pca(X, n_bits)
-    R = random_orthonormal(P.shape[1], n_bits, rng).astype(X.dtype)
-    return P @ itq_rotation(X @ P, R, n_iter)
+    P = principal(X, n_bits)
+    R = random_orthonormal(P.shape[1], n_bits, rng)
+    return astype(P @ itq_rotation(in_double(X) @ P, R, n_iter), X.dtype)
 
 
 def row_space(X: Array) -> tuple[Array, Callable[[Array], Array]]:

@@ -188,8 +188,8 @@ def test_knn_graph_keeps_float32():
 
 
 def test_graph_choices_are_cloned_with_their_parameters():
-    twin = clone(KNNGraph(n_neighbors=3, mutual=True))
-    assert twin.get_params() == {"n_neighbors": 3, "mutual": True}
+    twin = clone(KNNGraph(n_neighbors=3, mutual=True, n_probe=8))
+    assert twin.get_params() == {"n_neighbors": 3, "mutual": True, "n_probe": 8}
     assert clone(LabelGraph()).get_params() == {}
 
 

@@ -178,7 +178,7 @@ def test_float32_gives_about_the_same_codes(method, model, data):
         pytest.skip("searches among matches of random rows; tests/test_matching.py has real ones")
     single = data.each(lambda X: X.astype(np.float32))
     differing = all_bits(method.fit(single), single) != all_bits(model, data)
-    assert differing.mean() < 0.01
+    assert differing.mean() < 0.015
 
 
 def test_whole_numbers_are_taken_as_floats(method, data):
