@@ -114,8 +114,8 @@ def million(console: Console, scale: float) -> None:
         ("unsupervised", {}),
         ("supervised", {}),
         (
-            "unsupervised, from files, limit 3 GiB",
-            {"files": True, "settings": {"memory_limit": "3GiB"}},
+            "unsupervised, from files, limit 4.5 GiB",
+            {"files": True, "settings": {"memory_limit": "4.5GiB"}},
         ),
     ]
     for title, more in rows:
