@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,6 +18,7 @@ from bridgehash.cli import main as commands
 Refused = Callable[..., str]
 
 FIT = "fit {source} {target} --out new.bh --bits 6 "
+TORCH = find_spec("torch") is not None
 PLAIN = FIT.format(source="source.npy", target="target.npy")
 SUPERVISED = PLAIN + "--labels-source labels.npz:source --labels-target labels.npz:target "
 ENCODE = "encode model.bh source.npy --domain source --out new.npy"
@@ -120,7 +122,10 @@ def test_numbers_do_not_match_names(refused: Refused) -> None:
         (PLAIN + "--memory-limit 1MB", "--memory-limit 1MB is too small for 110 rows"),
         (PLAIN + "--method itq --memory-limit 1GiB", "--memory-limit belongs to --method ath"),
         (PLAIN + "--method itq --device cuda", "--device belongs to --method ath"),
-        (PLAIN + "--device nowhere", "--device nowhere is not to be had"),
+        (
+            PLAIN + "--device nowhere",
+            "--device nowhere is not to be had" if TORCH else "needs torch",
+        ),
         (SUPERVISED + "--preset supervized", "did you mean 'supervised'?"),
         (PLAIN + "--preset supervised", "needs --labels-source"),
         (PLAIN + "--method aht", "did you mean 'ath'? Known: ath, ath-u, "),
