@@ -150,7 +150,7 @@ print(peak() - before)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("limit", ["400MiB", "700MiB"])
+@pytest.mark.parametrize("limit", ["500MiB", "700MiB"])
 def test_a_limit_is_kept(tmp_path, limit):
     rng = np.random.default_rng(0)
     for name, n in (("source", 60_000), ("target", 30_000)):
