@@ -171,24 +171,6 @@ class Cells:
         return pairs
 
 
-def nearest_in_cells(
-    queries: Array,
-    rows: Array,
-    k: int,
-    n_probe: int,
-    *,
-    n_cells: int | None = None,
-    random_state: int = 0,
-) -> tuple[Array, Positions]:
-    """`neighbors.nearest` among the rows of the n_probe cells nearest to each query.
-
-    >>> line = np.array([[0.0], [1.0], [9.0], [9.5]])
-    >>> nearest_in_cells(line[:1], line, k=2, n_probe=1, n_cells=2)
-    (array([[0., 1.]]), array([[0, 1]]))
-    """
-    return Cells(rows, n_cells=n_cells, random_state=random_state).nearest(queries, k, n_probe)
-
-
 def recall(
     F: Array, queries: Array, rows: Array, *, n_sample: int = 1000, random_state: int = 0
 ) -> float:
