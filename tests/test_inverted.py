@@ -8,11 +8,11 @@ from bridgehash.inverted import Cells, recall
 from bridgehash.neighbors import nearest
 
 
-@pytest.fixture(params=["as they are", "small"], autouse=True)
 def nearest_in_cells(queries, rows, k, n_probe, n_cells=None):
     return Cells(rows, n_cells=n_cells).nearest(queries, k, n_probe)
 
 
+@pytest.fixture(params=["as they are", "small"], autouse=True)
 def _parts(request, monkeypatch):
     """Blocks, tiles and chunks, once so small that there are many of them."""
     if request.param == "small":
