@@ -36,7 +36,7 @@ from rich.table import Table
 MILLION = {"n_s": 1_000_000, "n_t": 100_000, "d": 256, "bits": 64}
 BASE = {"n_s": 40_000, "n_t": 40_000, "d": 128, "bits": 64}
 GROWTH = {
-    "n_s": (62_500, 125_000, 250_000, 500_000),
+    "n_s": (125_000, 250_000, 500_000, 1_000_000),
     "n_t": (20_000, 40_000, 80_000, 160_000),
     "d": (64, 128, 256, 512),
     "bits": (16, 32, 64, 128),
@@ -64,7 +64,7 @@ def samples(n: int, d: int, domain: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def one_fit(task: dict[str, Any]) -> dict[str, Any]:
-    """A fit in this process: seconds, iterations, peak memory in GiB before and after."""
+    """A fit in this process: seconds, iterations, memory in GiB before it and at its peak."""
     from bridgehash import ATH
 
     warnings.simplefilter("ignore")
@@ -80,13 +80,18 @@ def one_fit(task: dict[str, Any]) -> dict[str, Any]:
         for name, rows in X.items():
             np.save(Path(folder.name) / f"{name}.npy", rows)
         X = {name: Path(folder.name) / f"{name}.npy" for name in X}
-    before = peak()
+    before = resident()
     began = time.perf_counter()
     ath = getattr(ATH, task["realisation"])(task["bits"], **settings)
     ath.fit(X["source"], X["target"], **labels)
     seconds = time.perf_counter() - began
     folder.cleanup()
     return {"seconds": seconds, "n_iter": ath.n_iter_, "before": before, "peak": peak()}
+
+
+def resident() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**30
 
 
 def peak() -> float:
@@ -114,8 +119,8 @@ def million(console: Console, scale: float) -> None:
         ("unsupervised", {}),
         ("supervised", {}),
         (
-            "unsupervised, from files, limit 4.5 GiB",
-            {"files": True, "settings": {"memory_limit": "4.5GiB"}},
+            "unsupervised, from files, limit 3 GiB",
+            {"files": True, "settings": {"memory_limit": "3GiB"}},
         ),
     ]
     for title, more in rows:
@@ -158,6 +163,7 @@ def draw(curves: dict[str, Any], path: Path) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator
 
     figure, axes = plt.subplots(
         2, len(curves), figsize=(13, 5.5), sharey="row", layout="constrained"
@@ -169,7 +175,9 @@ def draw(curves: dict[str, Any], path: Path) -> None:
         ):
             axis.loglog(x, y, "o-", color="#2b6cb0")
             axis.loglog(x, y[0] * x / x[0], "--", color="#a0aec0", linewidth=1)
-            axis.set_xticks(x, [f"{v:,.0f}" for v in x], fontsize=8)
+            axis.set_xticks(x, [f"{v / 1000:g}k" if v >= 10_000 else f"{v:g}" for v in x])
+            axis.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
+            axis.yaxis.set_major_formatter("{x:g}")
             axis.minorticks_off()
             axis.grid(alpha=0.3)
             if column == 0:

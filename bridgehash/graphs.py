@@ -18,10 +18,10 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
 from ._validation import Flag, Range, Rules
-from ._xp import array_namespace, like
+from ._xp import array_namespace, like, to_numpy
 from .linalg import Array, mean_square
 from .near import N_PROBE, NProbe, near_others
-from .sparse import joined, operator, row_sums, transposed
+from .sparse import joined, on_host, operator, row_sums, transposed
 
 _TIE = 1e-9  # relative; distances this close count as equal
 
@@ -42,6 +42,9 @@ class Graph(Protocol):
 
     @property
     def T(self) -> Graph: ...
+
+    def on_host(self) -> Graph:
+        """The same graph with its weights in SciPy's matrices."""
 
     def __matmul__(self, H: Array) -> Array: ...
 
@@ -72,6 +75,10 @@ class SparseGraph:
     @cached_property
     def T(self) -> SparseGraph:
         return SparseGraph(transposed(self.matrix))
+
+    def on_host(self) -> SparseGraph:
+        """The same graph with its weights in a SciPy matrix."""
+        return SparseGraph(on_host(self.matrix), to_numpy(self.degrees), self.penalty)
 
     def __matmul__(self, H: Array) -> Array:
         product: Array = self._operator @ H
@@ -105,6 +112,10 @@ class FactoredGraph:
     @cached_property
     def T(self) -> FactoredGraph:
         return FactoredGraph(self.right, self.left)
+
+    def on_host(self) -> FactoredGraph:
+        """This graph: memberships stay on the host, products are made where the factor is."""
+        return self
 
     def __matmul__(self, H: Array) -> Array:
         product: Array = self._left @ (self._right_T @ H)

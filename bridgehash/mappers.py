@@ -1,16 +1,14 @@
-"""Who does the work on the blocks: this thread, a few threads, or machines elsewhere.
+"""Who does the work on the blocks: this process, or machines elsewhere.
 
 A mapper is called as `mapper(function, arguments, shared)` and gives `function(*shared, *each)` for
 each tuple of arguments, in their order. Functions are module-level and arguments can be pickled, so
 a cluster may run them anywhere; what is shared it sends to a worker once. Results are asked
-for one by one, so no mapper holds more than a few of them.
+for one by one, so no mapper has to hold more than a few of them.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -44,36 +42,6 @@ class Serial:
     ) -> Iterator[Any]:
         for each in arguments:
             yield function(*shared, *each)
-
-
-@dataclass(frozen=True)
-class Threads:
-    """A few at a time in this process: one reads while another computes.
-
-    >>> list(Threads(2)(pow, [(2,), (3,)], shared=(10,)))
-    [100, 1000]
-    """
-
-    n: int = 2
-
-    def __call__(
-        self,
-        function: Callable[..., Any],
-        arguments: Iterable[tuple[Any, ...]],
-        shared: tuple[Any, ...] = (),
-    ) -> Iterator[Any]:
-        waiting: deque[Future[Any]] = deque()
-        with ThreadPoolExecutor(self.n) as pool:
-            try:
-                for each in arguments:
-                    waiting.append(pool.submit(function, *shared, *each))
-                    if len(waiting) > self.n:
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
-            finally:
-                for future in waiting:  # after an error, or when nobody asks for more
-                    future.cancel()
 
 
 _HERE = Serial()

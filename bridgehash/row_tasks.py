@@ -1,7 +1,7 @@
 """What is done to one block of a standardised matrix: plain functions of a reader and a number.
 
 Every result is small or as long as the block, and what the whole matrix needs is their sum or
-their sequence. So a mapper may run them here, in threads, or on machines that see the same files.
+their sequence. So a mapper may run them here, or on machines that see the same files.
 """
 
 from __future__ import annotations

@@ -43,6 +43,11 @@ def transposed(matrix: Any) -> Any:
     return matrix.T.tocsr() if isinstance(matrix, csr_array) else matrix.T
 
 
+def on_host(matrix: Any) -> csr_array:
+    """The matrix as one of SciPy."""
+    return matrix if isinstance(matrix, csr_array) else matrix.to_scipy()
+
+
 def from_rows(weights: Any, columns: Any, width: int) -> Any:
     """A matrix with as many entries in each row: (n, k) weights and the columns they stand in."""
     if is_on_gpu(weights):

@@ -104,6 +104,18 @@ def test_codes_stay_in_the_library_of_the_rows(convert):
     np.testing.assert_array_equal(to_numpy(ours), numpys)
 
 
+def test_the_learned_graph_is_on_the_host(convert):
+    X_s, X_t, labels = domains()
+    for realisation, given in (("unsupervised", {}), ("supervised", labels)):
+        W = fitted(convert(X_s), convert(X_t), realisation, given).bipartite_graph_
+        expected = fitted(X_s, X_t, realisation, given).bipartite_graph_
+        assert isinstance(W.degrees, np.ndarray)
+        ones = np.ones((len(X_t), 1))
+        assert isinstance(W @ ones, np.ndarray)
+        np.testing.assert_allclose(W @ ones, expected @ ones, atol=1e-6)
+        np.testing.assert_allclose(W.T.degrees, expected.T.degrees, atol=1e-6)
+
+
 def test_a_saved_model_knows_no_library(convert, tmp_path):
     X_s, X_t, labels = domains()
     ath = fitted(convert(X_s), convert(X_t), "kernel", labels)

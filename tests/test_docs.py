@@ -83,3 +83,19 @@ def test_every_method_has_an_entry():
     page = (ROOT / "docs" / "methods.md").read_text()
     described = set(re.findall(r"\*\*([\w+-]+)\*\*", page))
     assert described == {name for name in METHODS if not name.startswith("ath-")}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_reference_shows_every_public_name(site):
+    import bridgehash
+
+    html = "".join(path.read_text() for path in (site / "reference").rglob("*.html"))
+    shown = set(re.findall(r'<h[34] id="bridgehash\.([\w.]+)"', html))
+    assert set(bridgehash.__all__) - {"__version__"} <= shown
+    assert {"ATH.fit", "ATH.encode", "index.HammingIndex.search"} <= shown
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_changelog_tells_every_change(site):
+    html = (site / "changelog" / "index.html").read_text()
+    assert html.count("<li><strong>") == len(list((ROOT / "changes").glob("*.md")))

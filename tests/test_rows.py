@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-import threading
 import tracemalloc
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +18,6 @@ from bridgehash.ath.features import Features
 from bridgehash.blocks import as_blocks
 from bridgehash.feature_maps import UnitRows
 from bridgehash.graphs import KNNGraph, label_graph, laplacian
-from bridgehash.mappers import Serial, Threads
 from bridgehash.neighbors import nearest_others
 from bridgehash.rows import BlockRows
 
@@ -231,10 +229,9 @@ def test_the_data_is_never_changed(cuts, dtype):
     X = data("zero rows", dtype)
     before = X.copy()
     for unit_rows in (True, False):
-        for mapper in (Serial(), Threads(2)):
-            rows = BlockRows.standardised(cut(X, cuts), unit_rows, mapper=mapper)
-            rows.gram()
-            rows.nearest_others(2)
+        rows = BlockRows.standardised(cut(X, cuts), unit_rows)
+        rows.gram()
+        rows.nearest_others(2)
     np.testing.assert_array_equal(X, before)
     assert X.flags.writeable
 
@@ -291,9 +288,6 @@ def all_results(rows):
 class Elsewhere:
     """A mapper that sends everything through pickle, as a cluster does, and works backwards."""
 
-    def __repr__(self):
-        return "Elsewhere()"
-
     def __call__(self, function, arguments, shared=()):
         calls = [pickle.dumps((function, shared, each)) for each in arguments]
         found = []
@@ -303,43 +297,14 @@ class Elsewhere:
         return iter(found[::-1])
 
 
-@pytest.mark.parametrize("mapper", [Threads(2), Threads(5), Elsewhere()], ids=str)
-def test_every_mapper_gives_the_same_bits(tmp_path, cuts, dtype, mapper):
+def test_work_done_elsewhere_gives_the_same_bits(tmp_path, cuts, dtype):
     X = data("zero rows", dtype)
     np.save(tmp_path / "x.npy", X)
     for blocks in (cut(X, cuts), as_blocks(tmp_path / "x.npy", 5 * X[0].nbytes)):
         one = BlockRows.standardised(blocks, True)
-        other = BlockRows.standardised(blocks, True, mapper=mapper, cache_bytes=0)
+        other = BlockRows.standardised(blocks, True, mapper=Elsewhere(), cache_bytes=0)
         for a, b in zip(all_results(one), all_results(other), strict=True):
             np.testing.assert_array_equal(a, b)
-
-
-def test_threads_hold_few_results_and_keep_their_order():
-    running, most, lock = 0, 0, threading.Lock()
-
-    def work(i):
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        return i
-
-    for i, found in enumerate(Threads(2)(work, ((i,) for i in range(50)))):
-        assert found == i
-        with lock:
-            running -= 1
-    assert most <= 4
-
-
-def test_an_error_in_a_thread_is_the_error_of_the_call():
-    def work(i):
-        if i == 3:
-            raise ValueError("three")
-        return i
-
-    for mapper in (Serial(), Threads(2)):
-        with pytest.raises(ValueError, match="three"):
-            list(mapper(work, ((i,) for i in range(50))))
 
 
 def test_pickled_rows_give_the_same_bits(pair):

@@ -98,7 +98,8 @@ class ATH(BaseTransferHasher):
     source_encoder_, target_encoder_ : LinearEncoder
         The two hash functions.
     bipartite_graph_ : Graph
-        W_st over the training rows, an operator with `@`, `.T` and `.degrees`. Not saved.
+        W_st over the training rows, an operator with `@`, `.T` and `.degrees`; on the host
+        wherever the fit ran. Not saved.
     agreement_ : float or None
         How far independent searches for the start agree, where it is searched for: 1 is fully.
         Near 0 the bridge is no better than chance, and `fit` gives a `BridgeWarning`.
@@ -261,7 +262,7 @@ class ATH(BaseTransferHasher):
 
     def _keep(self, solution: Solution) -> None:
         """Leave the record of the fit; warn if it ran out of rounds."""
-        self.bipartite_graph_: Graph = solution.W
+        self.bipartite_graph_: Graph = solution.W.on_host()
         self.objective_ = _as_record(solution.history)
         self.n_iter_ = len(solution.history)
         self.converged_ = solution.converged

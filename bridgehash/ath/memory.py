@@ -15,7 +15,8 @@ from ..blocks import BLOCK_BYTES, CACHE_BYTES, Blocks
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _STATE = 7  # arrays of rows by bits at a time: H, B, W H, and what is made on the way
-_EDGES = 150  # numbers of 8 bytes a row while a k-NN graph is made, and its bipartite one
+_EDGES = 100  # numbers of 8 bytes a row of the graphs of a domain and between them
+_SEARCHED = 150  # the same while a k-NN graph is made
 _SEARCH = 64 << 20  # what a search takes for itself
 _LIBRARIES = 100 << 20  # that are loaded in a fit
 _WORK = 6  # blocks at a time that work on one takes
@@ -36,15 +37,16 @@ def memory_plan(limit: int | str, domains: tuple[Blocks, Blocks], n_bits: int) -
     limit_bytes = n_bytes_of(limit)
     n, width = sum(len(X) for X in domains), max(X.shape[1] for X in domains)
     item = max(X.dtype.itemsize for X in domains)
-    always = n * n_bits * item * _STATE + n * _EDGES * 8 + 4 * width**2 * 8
-    always += _SEARCH + _LIBRARIES
     rows = max(len(X) * X.shape[1] * item for X in domains)  # held while a graph is searched
-    room = limit_bytes - always - rows
+    searching = n * _SEARCHED * 8 + rows
+    solving = n * n_bits * item * _STATE + n * _EDGES * 8
+    always = max(searching, solving) + 4 * width**2 * 8 + _SEARCH + _LIBRARIES
+    room = limit_bytes - always
     if room > 2 * sum(len(X) * X.shape[1] * item for X in domains):
         return Plan(in_blocks=False)
     block = min(BLOCK_BYTES, room // (2 * _WORK))
     if block < _LEAST_BLOCK:
-        least = always + rows + 2 * _WORK * _LEAST_BLOCK
+        least = always + 2 * _WORK * _LEAST_BLOCK
         raise ValueError(
             f"memory_limit={limit!r} is too small for {n:,} rows and {n_bits} bits: "
             f"about {least / 2**30:.1f} GiB are needed on top of the inputs"

@@ -49,6 +49,8 @@ def extract(
 ) -> Extraction:
     """Write the features of all images below a folder to one .npz file.
 
+    Images that cannot be read are left out and named in the result; if none can, `ValueError`.
+
     Parameters
     ----------
     folder : path
@@ -67,8 +69,6 @@ def extract(
         For networks: a device of torch, a weight file, and whether one may be downloaded.
     on_progress : callable, optional
         Called with the number of images done and the number of all.
-
-    Images that cannot be read are left out and named in the result; if none can, `ValueError`.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size={batch_size} is not allowed: give at least 1")
