@@ -34,15 +34,19 @@ class Domain:
 
     @cached_property
     def smoothed(self) -> Array:
-        """W X, kept where it is small: the part of Φ that costs most and stays."""
-        return self.graph @ self.X
+        """β W X, kept where it is small: the part of Φ that costs most and stays."""
+        return self._weighted(self.graph @ self.X)
 
     def products(self, parts: list[slice]) -> Iterator[Array]:
-        """Rows of W X for a normal matrix."""
+        """Rows of β W X for a normal matrix."""
         if len(parts) == 1:
             yield self.smoothed
         else:
-            yield from self.graph.products(self.X, parts)
+            yield from map(self._weighted, self.graph.products(self.X, parts))
+
+    def _weighted(self, WX: Array) -> Array:
+        WX *= self.beta
+        return WX
 
 
 def normal_matrix(domain: Domain, degrees: Array, *, lam: float) -> Array:
@@ -65,7 +69,7 @@ def normal_matrix(domain: Domain, degrees: Array, *, lam: float) -> Array:
     Phi = 0.0
     for part, WX in zip(parts, smoothed, strict=False):
         Y = weights[part, None] * X[part, :]
-        Y -= domain.beta * WX
+        Y -= WX
         Phi = symmetric_product(X[part, :], Y, lower=domain.lower) + Phi
     return Phi
 
