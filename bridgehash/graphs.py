@@ -21,7 +21,7 @@ from ._validation import Flag, Range, Rules
 from ._xp import array_namespace, like, to_numpy
 from .linalg import Array, mean_square
 from .near import N_PROBE, NProbe, near_others
-from .sparse import joined, on_host, operator, row_sums, transposed
+from .sparse import as_scipy, joined, operator, row_sums, transposed
 
 _TIE = 1e-9  # relative; distances this close count as equal
 
@@ -42,9 +42,6 @@ class Graph(Protocol):
 
     @property
     def T(self) -> Graph: ...
-
-    def on_host(self) -> Graph:
-        """The same graph with its weights in SciPy's matrices."""
 
     def __matmul__(self, H: Array) -> Array: ...
 
@@ -75,10 +72,6 @@ class SparseGraph:
     @cached_property
     def T(self) -> SparseGraph:
         return SparseGraph(transposed(self.matrix))
-
-    def on_host(self) -> SparseGraph:
-        """The same graph with its weights in a SciPy matrix."""
-        return SparseGraph(on_host(self.matrix), to_numpy(self.degrees), self.penalty)
 
     def __matmul__(self, H: Array) -> Array:
         product: Array = self._operator @ H
@@ -113,10 +106,6 @@ class FactoredGraph:
     def T(self) -> FactoredGraph:
         return FactoredGraph(self.right, self.left)
 
-    def on_host(self) -> FactoredGraph:
-        """This graph: memberships stay on the host, products are made where the factor is."""
-        return self
-
     def __matmul__(self, H: Array) -> Array:
         product: Array = self._left @ (self._right_T @ H)
         return product
@@ -131,6 +120,13 @@ class FactoredGraph:
         """XᵀLX of rows that are read in blocks."""
         gram: Array = X.gram(self.degrees) - (X.T @ self.left) @ (X.T @ self.right).T
         return gram
+
+
+def on_host(graph: Graph) -> Graph:
+    """The same graph with its weights in a SciPy matrix; other kinds are there already."""
+    if not isinstance(graph, SparseGraph):
+        return graph
+    return SparseGraph(as_scipy(graph.matrix), to_numpy(graph.degrees), graph.penalty)
 
 
 def laplacian(graph: Graph, H: Array) -> Array:

@@ -43,7 +43,7 @@ def transposed(matrix: Any) -> Any:
     return matrix.T.tocsr() if isinstance(matrix, csr_array) else matrix.T
 
 
-def on_host(matrix: Any) -> csr_array:
+def as_scipy(matrix: Any) -> csr_array:
     """The matrix as one of SciPy."""
     return matrix if isinstance(matrix, csr_array) else matrix.to_scipy()
 

@@ -20,7 +20,7 @@ from ..base import BaseTransferHasher, TrainingData
 from ..blocks import as_blocks
 from ..codes import MAX_BITS
 from ..encoder import LinearEncoder
-from ..graphs import Graph
+from ..graphs import Graph, on_host
 from ..mappers import Serial, current_mapper
 from .learning import Learning, check_in_blocks
 from .memory import Plan, memory_plan
@@ -262,7 +262,7 @@ class ATH(BaseTransferHasher):
 
     def _keep(self, solution: Solution) -> None:
         """Leave the record of the fit; warn if it ran out of rounds."""
-        self.bipartite_graph_: Graph = solution.W.on_host()
+        self.bipartite_graph_: Graph = on_host(solution.W)
         self.objective_ = _as_record(solution.history)
         self.n_iter_ = len(solution.history)
         self.converged_ = solution.converged

@@ -193,6 +193,33 @@ def test_the_supervised_graph_is_that_of_the_labels(data):
     np.testing.assert_array_equal(model.bipartite_graph_ @ np.eye(24), expected)
 
 
+class Operator:
+    """A graph with nothing but what the documentation asks for."""
+
+    penalty = 0.0
+
+    def __init__(self, W):
+        self.W, self.shape, self.degrees = W, W.shape, W.sum(axis=1)
+
+    @property
+    def T(self):
+        return Operator(self.W.T)
+
+    def __matmul__(self, H):
+        return self.W @ H
+
+
+def test_a_graph_may_be_any_operator(data):
+    W = np.eye(len(data.X_source), 24)
+    W[24:, 0] = 1.0
+    own = fit(make("unsupervised", bipartite=GivenBipartite(Operator(W))), data)
+    given = fit(make("unsupervised", bipartite=GivenBipartite(W)), data)
+    np.testing.assert_array_equal(own.bipartite_graph_ @ np.eye(24), W)
+    np.testing.assert_allclose(
+        own.target_encoder_.projection, given.target_encoder_.projection, atol=1e-8
+    )
+
+
 def test_running_out_of_rounds_is_a_warning(data):
     hasher = make("unsupervised", max_iter=1, tol=1e-9)
     with pytest.warns(ConvergenceWarning, match="max_iter=1 rounds") as caught:
