@@ -31,7 +31,7 @@ MILVUS := .venv-milvus
 ALONE = unshare $(if $(filter 0,$(shell id -u)),,--map-root-user) --net --pid --fork --kill-child --mount-proc
 
 test-milvus: $(MILVUS)/.ready
-	$(ALONE) sh -c 'ip link set lo up && exec $(MILVUS)/bin/python -m pytest -m milvus tests/engines/test_milvus.py'
+	$(ALONE) sh -c 'ip link set lo up && exec $(MILVUS)/bin/python -m pytest -m milvus tests/index/servers/test_milvus.py'
 
 levels: $(READY)
 	$(BIN)/python benchmarks/levels.py

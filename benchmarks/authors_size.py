@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from bridgehash import ATH
-from bridgehash.linalg import Array
+from bridgehash._core.linalg import Array
 
 N_SOURCE, N_TARGET, N_FEATURES, N_BITS, ROUNDS, NEIGHBOURS = 4365, 1927, 4096, 64, 10, 10
 

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bridgehash import ATH, AdaptiveBipartite, AnchorKernel, KNNGraph
-from bridgehash.base import BaseTransferHasher
+from bridgehash.models.base import BaseTransferHasher
 
 BITS, FIRST_SPLIT = 64, 100
 UNION = {"source_graph": KNNGraph(10), "target_graph": KNNGraph(10)}

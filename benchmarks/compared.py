@@ -26,8 +26,8 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from bridgehash.bench import evaluate
-from bridgehash.methods import METHODS
+from bridgehash.metrics.evaluate import evaluate
+from bridgehash.registry import METHODS
 
 Area = dict[int, tuple[float, float]]  # cross, single by number of bits
 
@@ -71,10 +71,10 @@ ROWS = [
     Row("sdh", BOTH, {16: (93.1, 95.4), 64: (96.0, 97.1)}),
     Row("fsdh", BOTH, {16: (93.3, 95.3), 64: (96.1, 97.2)}),
     Row("scdh", BOTH, {16: (94.3, 95.7), 64: (96.2, 97.1)}),
-    Row("ath-u"),
-    Row("ath-m", SOURCE),
-    Row("ath-s", BOTH),
-    Row("ath-k", BOTH),
+    Row("ath-unsupervised"),
+    Row("ath-semi-supervised", SOURCE),
+    Row("ath-supervised", BOTH),
+    Row("ath-kernel", BOTH),
 ]
 
 

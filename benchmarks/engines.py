@@ -13,8 +13,8 @@ from time import perf_counter
 
 import numpy as np
 
-from bridgehash.engines import create_index
 from bridgehash.index import HammingIndex
+from bridgehash.index.servers import create_index
 
 NAME = "bridgehash_benchmark"
 N_BITS, N_CENTRES, NOISE = 64, 2000, 0.1

@@ -28,9 +28,9 @@ from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning
 
 from bridgehash import ATH, ITQ, Shared, UnitRows
-from bridgehash.base import BaseTransferHasher
-from bridgehash.bench import evaluate
 from bridgehash.datasets import TransferTask
+from bridgehash.metrics.evaluate import evaluate
+from bridgehash.models.base import BaseTransferHasher
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("BRIDGEHASH_DATA") or ROOT.parent / "shared" / "data")

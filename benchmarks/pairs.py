@@ -50,7 +50,7 @@ Codes = tuple[NDArray[np.uint8], NDArray[np.uint8]]  # of catalogue and queries
 METHODS: dict[str, Callable[..., Any]] = {
     "ridge-map": RidgeMap,
     "procrustes": Procrustes,
-    "ath-pairs": ATH.paired,
+    "ath-paired": ATH.paired,
 }
 SAME = "same model"
 CASES = ("pairs alone", "all rows")

@@ -23,10 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from bridgehash import ATH, AdaptiveBipartite, KNNGraph, UnitRows
-from bridgehash.bench import evaluate
 from bridgehash.datasets import TransferTask
 from bridgehash.datasets.mnist_usps import shrunk
-from bridgehash.inverted import Cells, recall
+from bridgehash.metrics.evaluate import evaluate
+from bridgehash.neighbors.cells import Cells, recall
 
 DATA = Path(os.environ.get("BRIDGEHASH_DATA") or Path(__file__).parents[2] / "shared" / "data")
 N = 20_000

@@ -24,9 +24,9 @@ from rich.table import Table
 from sklearn.metrics import average_precision_score
 
 from bridgehash import ATH
-from bridgehash.bench import evaluate
 from bridgehash.datasets import parse_task
 from bridgehash.index import HammingIndex
+from bridgehash.metrics.evaluate import evaluate
 
 TASKS = (
     "office-caltech10/caltech10.surf800-amazon.effnet_lite0",

@@ -45,7 +45,7 @@ def fits(sizes: dict[str, int], repeats: int) -> dict[str, Any]:
     import torch
 
     from bridgehash import ATH
-    from bridgehash.near import near
+    from bridgehash.neighbors.search import near
 
     torch.zeros(1, device="cuda")
     result: dict[str, Any] = {"import": time.perf_counter() - began}
@@ -131,8 +131,8 @@ def agreement(console: Console, data: Path | None) -> None:
     import torch
 
     from bridgehash import ATH
-    from bridgehash.bench import evaluate
     from bridgehash.datasets import TransferTask
+    from bridgehash.metrics.evaluate import evaluate
 
     warnings.simplefilter("ignore")
     folder = data or Path(os.environ.get("BRIDGEHASH_DATA", "."))

@@ -32,7 +32,7 @@ import numpy as np
 
 from bridgehash import LinearEncoder, save
 from bridgehash.index import HammingIndex
-from bridgehash.origins import origin
+from bridgehash.models.provenance import origin
 
 KEY = "benchmark-key-benchmark"
 MOST_MS = 50.0  # that the 99th percentile may take

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._xp import array_namespace, device, is_foreign, kth_smallest
+from ._core.arrays import array_namespace, device, is_foreign
 
 MAX_BITS = 4096
 _TILE = 1 << 19  # pairs per tile: a few MB of temporaries, small enough for the L2 cache
@@ -28,30 +28,6 @@ def signs(H: ArrayLike) -> NDArray[np.int8]:
     values: Any = H if is_foreign(H) else np.asarray(H)
     xp = array_namespace(values)
     return 2 * xp.astype(values > 0, xp.int8) - 1
-
-
-def balanced_signs(H: NDArray[np.floating]) -> NDArray[np.floating]:
-    """In each column +1 for the larger half, -1 for the rest, as floats of the type of H.
-
-    With an odd number of samples one more is -1; equal values go by position.
-
-    >>> balanced_signs(np.array([[0.1], [0.9], [0.4]]))
-    array([[-1.],
-           [ 1.],
-           [-1.]])
-    """
-    xp, n = array_namespace(H), H.shape[0]
-    if n < 2:
-        return xp.full_like(H, -1.0)
-    cut = kth_smallest(H, n - n // 2)  # the least of the larger half
-    above, equal = cut < H, cut == H
-    wanted = n // 2 - xp.count_nonzero(above, axis=0)
-    if bool(xp.any(xp.count_nonzero(equal, axis=0) != wanted)):  # ties: the last ones are up
-        from_the_end = xp.flip(
-            xp.cumulative_sum(xp.flip(xp.astype(equal, xp.int64), axis=0), axis=0), axis=0
-        )
-        equal = equal & (from_the_end <= wanted)
-    return 2.0 * xp.astype(above | equal, H.dtype) - 1.0
 
 
 def n_bytes(n_bits: int) -> int:

@@ -3,7 +3,8 @@
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from bridgehash import AnchorKernel, LinearEncoder, UnitRows, _xp
+from bridgehash import AnchorKernel, LinearEncoder, UnitRows
+from bridgehash._core import arrays as _xp
 
 N, D, BITS = 3000, 40, 20
 

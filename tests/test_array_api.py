@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from bridgehash import ATH, load
-from bridgehash._xp import array_namespace, is_on_gpu, like, to_numpy
+from bridgehash._core.arrays import array_namespace, is_on_gpu, like, to_numpy
+from bridgehash._core.linalg import SPDSolver, pca, row_space
 from bridgehash.ath.steps import graph_gamma, graph_step, simplex_projection
 from bridgehash.codes import balanced_signs, signs
-from bridgehash.feature_maps import AnchorKernel, UnitRows
-from bridgehash.graphs import KNNGraph
-from bridgehash.linalg import SPDSolver, pca, row_space
+from bridgehash.models.feature_maps import AnchorKernel, UnitRows
+from bridgehash.neighbors.graphs import KNNGraph
 
 try:
     import torch

@@ -222,7 +222,7 @@ def test_the_checks_see_a_violation(tmp_path, monkeypatch):
         (tmp_path / folder).mkdir()
     sins = {
         "codes": "def f():\n    from .graphs import laplacian",
-        "graphs": "from bridgehash.base import Shared",
+        "graphs": "from bridgehash.models.base import Shared",
         "linalg": "import bridgehash.ath.steps",
         "ath.steps": "from .solver import solve",
         "ath.solver": "from .. import cli",

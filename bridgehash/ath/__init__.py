@@ -1,10 +1,18 @@
-"""Asymmetric transfer hashing: steps, graphs between domains, starts, solver, estimator."""
+"""Asymmetric transfer hashing: the estimator, its parts, and the solver."""
 
 from .bipartite import AdaptiveBipartite, GivenBipartite, LabelBipartite, PairBipartite
 from .estimator import ATH
-from .local_start import LocalStart
-from .starts import GivenStart, LabelStart, PCAStart
-from .structural import StructuralStart
+from .pair_map import PairMap
+from .propagation import Propagation
+from .starts import (
+    GivenStart,
+    LabelStart,
+    LocalStart,
+    PCAStart,
+    Start,
+    StartContext,
+    StructuralStart,
+)
 
 __all__ = [
     "ATH",
@@ -16,5 +24,9 @@ __all__ = [
     "LocalStart",
     "PCAStart",
     "PairBipartite",
+    "PairMap",
+    "Propagation",
+    "Start",
+    "StartContext",
     "StructuralStart",
 ]

@@ -1,7 +1,7 @@
-"""Bipartite graphs W_st: how the rows of the source know those of the target.
+"""Bipartite graphs W_st: which target rows each source row is joined with.
 
-Each class is a choice with its parameters. `rule(y_source, y_target)` gives the function of the
-current projections that the solver calls: learned anew each time, or always the same graph.
+Each class is a choice with its parameters. `rule(data)` returns the function of the current
+projections that the solver calls in every iteration: it learns the graph, or returns a fixed one.
 """
 
 from __future__ import annotations
@@ -11,37 +11,35 @@ from numbers import Integral
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 
-from .._validation import OneOf, Range, Rules
-from .._xp import array_namespace
-from ..base import TrainingData
-from ..graphs import Graph, SparseGraph, label_graph
-from ..linalg import Array
-from ..near import N_PROBE, NProbe, near
-from ..sparse import from_rows
+from .._core.arrays import array_namespace
+from .._core.errors import InputError
+from .._core.linalg import Array
+from .._core.validation import OneOf, Range, Rules
+from ..models.base import TrainingData
+from ..neighbors.graphs import Graph, SparseGraph, from_rows, label_graph
+from ..neighbors.search import N_PROBE, NProbe, find_neighbors
 from .steps import graph_gamma, graph_step, simplex_projection
 
 Rule = Callable[[Array, Array], Graph]
-Labels = NDArray[np.intp] | None
 
 
 class AdaptiveBipartite(BaseEstimator):
-    """The learned graph of the paper: each source row shares one unit over its nearest targets.
+    """The learned graph of the paper: each source row spreads one unit over its nearest targets.
 
     Parameters
     ----------
     n_neighbors : int, default=10
-        η: targets kept per source row; lowered to n_target - 1 where there are fewer.
+        η: targets per source row, at most n_target - 1.
     gamma : "row" or "mean", default="row"
-        One γ_i per row (Eq. 28), or their mean for all (Eq. 29). With the mean a row may spread
-        over fewer than η targets; it never spreads over more.
+        One γ_i per row (Eq. 28), or their mean for all rows (Eq. 29). With the mean a row may have
+        fewer than η targets; it never has more.
     n_probe : int, "auto" or None, default="auto"
-        None searches all targets, a number so many cells of an inverted file over their
-        projections; "auto" does the first up to 2.5e9 pairs of rows and finds a number for 90 % of
-        the nearest targets beyond (`bridgehash.near`).
+        None compares all pairs of rows. A number searches this many cells of an inverted file.
+        "auto" compares all pairs up to 2.5e9 of them, and otherwise chooses a number of cells that
+        finds 90 % of the nearest targets.
     """
 
     _rules: ClassVar[Rules] = {
@@ -60,18 +58,18 @@ class AdaptiveBipartite(BaseEstimator):
         self.gamma = gamma
         self.n_probe = n_probe
 
-    def rule(self, y_source: Labels = None, y_target: Labels = None) -> Rule:
-        """The W-step; labels are ignored."""
+    def rule(self, data: TrainingData) -> Rule:
+        """Return the W-step; labels are ignored."""
         return self._learn
 
     def _learn(self, H_s: Array, H_t: Array) -> Graph:
         xp, n_t = array_namespace(H_t), H_t.shape[0]
         eta = min(self.n_neighbors, n_t - 1)
-        F, columns = near(H_s, H_t, eta + 1, self.n_probe)
+        F, columns = find_neighbors(H_s, H_t, eta + 1, self.n_probe)
         gamma = graph_gamma(F)
         if self.gamma == "mean":
             gamma = xp.full_like(gamma, float(xp.mean(gamma)))
-            beyond = F[:, :eta] - F[:, :1]  # a constant a row does not move the projection
+            beyond = F[:, :eta] - F[:, :1]  # a constant per row does not change the projection
             width = xp.clip(2.0 * gamma, min=float(xp.finfo(F.dtype).smallest_normal))
             weights = simplex_projection(-beyond / width[:, None])
         else:
@@ -82,33 +80,35 @@ class AdaptiveBipartite(BaseEstimator):
 
 
 class LabelBipartite(BaseEstimator):
-    """The semantic graph of the supervised realisations: weight one inside a class (Eq. 12)."""
+    """The semantic graph of the supervised variants: weight one inside a class (Eq. 12)."""
 
-    def rule(self, y_source: Labels = None, y_target: Labels = None) -> Rule:
-        """Always the graph of the labels."""
-        if y_source is None or y_target is None:
-            missing = "y_source" if y_source is None else "y_target"
-            raise ValueError(f"bipartite='labels' needs {missing}")
-        W = label_graph(y_source, y_target)
+    needs_labels = True
+
+    def rule(self, data: TrainingData) -> Rule:
+        """Always return the graph of the labels."""
+        if data.y_source is None or data.y_target is None:
+            missing = "y_source" if data.y_source is None else "y_target"
+            raise InputError("missing; bipartite='labels' needs it", missing)
+        W = label_graph(data.y_source, data.y_target)
         return lambda H_s, H_t: W
 
 
 class PairBipartite(BaseEstimator):
     """The graph of known pairs: weight one between rows that show the same thing."""
 
-    def rule(self, y_source: Labels = None, y_target: Labels = None) -> Rule:
-        """Labels say nothing of pairs; `of` makes the graph."""
-        raise ValueError("bipartite='pairs' needs pairs")
+    needs_pairs = True
 
-    @staticmethod
-    def of(pairs: NDArray[np.intp], n_source: int, n_target: int) -> GivenBipartite:
-        """Always the graph of the pairs; one that is named twice counts twice."""
-        ones = np.ones(len(pairs))
-        return GivenBipartite(csr_array((ones, tuple(pairs.T)), shape=(n_source, n_target)))
+    def rule(self, data: TrainingData) -> Rule:
+        """Always return the graph of the pairs; a pair given twice counts twice."""
+        if data.pairs is None:
+            raise InputError("missing; bipartite='pairs' needs it", "pairs")
+        shape = (data.X_source.shape[0], data.X_target.shape[0])
+        ones = np.ones(len(data.pairs))
+        return GivenBipartite(csr_array((ones, tuple(data.pairs.T)), shape=shape)).rule(data)
 
 
 class GivenBipartite(BaseEstimator):
-    """A graph known beforehand, kept as it is: pairs, memberships, another method's match.
+    """A fixed graph given by the user: pairs, memberships, a match of another method.
 
     Parameters
     ----------
@@ -119,37 +119,20 @@ class GivenBipartite(BaseEstimator):
     def __init__(self, W: Any) -> None:
         self.W = W
 
-    def rule(self, y_source: Labels = None, y_target: Labels = None) -> Rule:
-        """Always the given graph."""
-        W = as_graph(self.W)
-
-        def given(H_s: Array, H_t: Array) -> Graph:
-            check_shape(W, H_s.shape[0], H_t.shape[0])
-            return W
-
-        return given
+    def rule(self, data: TrainingData) -> Rule:
+        """Always return the given graph."""
+        W = as_graph(self.W, (data.X_source.shape[0], data.X_target.shape[0]))
+        return lambda H_s, H_t: W
 
 
-def rule_for(bipartite: Any, data: TrainingData) -> Rule:
-    """The rule of a choice for given data: by its pairs if the choice is about them, or labels."""
-    if isinstance(bipartite, PairBipartite) and data.pairs is not None:
-        bipartite = bipartite.of(data.pairs, data.X_source.shape[0], data.X_target.shape[0])
-    rule: Rule = bipartite.rule(data.y_source, data.y_target)
-    return rule
-
-
-def check_shape(W: Graph, n_source: int, n_target: int) -> None:
-    """A given graph must join all rows of the source with all rows of the target."""
-    if W.shape != (n_source, n_target):
-        raise ValueError(f"W has shape {W.shape}; ({n_source}, {n_target}) is needed")
-
-
-def as_graph(W: Any) -> Graph:
-    """A graph operator from a graph, a sparse matrix or a dense array."""
-    if not issparse(W) and not isinstance(W, np.ndarray):
-        graph: Graph = W
-        return graph
-    matrix: csr_array = csr_array(cast(Any, W))
-    if not np.isfinite(matrix.data).all() or matrix.data.min(initial=0.0) < 0:
-        raise ValueError("the weights of a bipartite graph are finite and not negative")
-    return SparseGraph(matrix)
+def as_graph(W: Any, shape: tuple[int, int]) -> Graph:
+    """Return a graph, a sparse matrix or a dense array as a graph of the given shape."""
+    if issparse(W) or isinstance(W, np.ndarray):
+        matrix: csr_array = csr_array(cast(Any, W))
+        if not np.isfinite(matrix.data).all() or matrix.data.min(initial=0.0) < 0:
+            raise InputError("weights must be finite and non-negative", "W")
+        W = SparseGraph(matrix)
+    if W.shape != shape:
+        raise InputError(f"shape {W.shape}; {shape} is needed", "W")
+    graph: Graph = W
+    return graph

@@ -1,108 +1,125 @@
-"""ATH: one estimator, whose parts are named choices, and the settings that have names.
+"""`ATH`: one estimator for all variants, and the named constructors.
 
-The realisations of the paper differ in three choices only: the graph of each domain, the
-bipartite graph, and the feature map. They are four points of a grid all of which is usable.
+The variants of the paper differ in three choices only: the graph of each domain, the bipartite
+graph between the domains, and the feature map. Any combination of them is valid.
 """
 
 from __future__ import annotations
 
-import warnings
+import inspect
+from collections.abc import Set
 from numbers import Integral
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypedDict, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_random_state
+from numpy.typing import ArrayLike
 
-from .._validation import Flag, OneOf, Range, Rules
-from ..base import BaseTransferHasher, TrainingData
-from ..blocks import as_blocks
+from .._core.validation import Flag, OneOf, Range, Rules, check_parameters
 from ..codes import MAX_BITS
-from ..encoder import LinearEncoder
-from ..graphs import Graph, on_host
-from ..mappers import Serial, current_mapper
-from .learning import Learning, check_in_blocks
-from .memory import Plan, memory_plan
-from .parts import BIPARTITES, CARRIES, COMPLETIONS, FEATURE_MAPS, GRAPHS, STARTS
-from .presets import preset
-from .solver import Solution
-from .steps import Objective
+from ..models.base import About, BaseTransferHasher, TrainingData
+from ..models.encoder import LinearEncoder
+from ..neighbors.graphs import Graph
+from .fit import RuntimeOptions, learn, open_domains, used_inputs
+from .presets import (
+    BIPARTITES,
+    COMPLETIONS,
+    FEATURE_MAPS,
+    GRAPHS,
+    PRESETS,
+    STARTS,
+    TARGET_MAPS,
+    preset,
+)
+
+
+class ATHParameters(TypedDict, total=False):
+    """Parameters of `ATH` by keyword."""
+
+    source_graph: Any
+    target_graph: Any
+    bipartite: Any
+    feature_map: Any
+    completion: Any
+    target_map: Any
+    start: Any
+    alpha_source: float
+    alpha_target: float
+    beta_source: float
+    beta_target: float
+    lam: float
+    ridge: float
+    ridge_towards: Literal["start"] | None
+    unit_rows: bool
+    center: Literal["domain", "joint"]
+    feature_space: Literal["auto", "same", "separate"]
+    start_scale: float
+    source_encoder: Literal["own", "target"]
+    max_iter: int
+    tol: float
+    random_state: int | np.random.RandomState | None
 
 
 class ATH(BaseTransferHasher):
     """Asymmetric transfer hashing with a bipartite graph between the domains.
 
-    Use one of the named constructors `unsupervised`, `semi_supervised`, `supervised`, `kernel`,
-    `propagated`, `paired`, `structural`, or `published` for the constants of the paper; every
-    parameter can be overridden there.
+    Use a named constructor: `unsupervised`, `semi_supervised`, `supervised`, `kernel`,
+    `propagated`, `structural` or `paired`. Each accepts every parameter below.
 
     Parameters
     ----------
     n_bits : int, default=64
-        Length of the codes, 1 to 4096. More bits than the data has dimensions are allowed.
+        Length of the codes, 1 to 4096. May exceed the number of features.
     source_graph, target_graph : "knn", "labels", "none" or an object with `build`, default="knn"
         Affinity inside a domain (Eqs. 7-8, 11, 13).
     bipartite : "adaptive", "labels", "pairs" or an object with `rule`, default="adaptive"
         Affinity between the domains: learned (Eqs. 21, 28), from labels (Eq. 12) or from pairs.
     feature_map : None, "anchors" or a transformer, default=None
-        φ, fitted on each domain by itself.
+        φ, fitted on each domain separately.
     completion : None, "propagated" or an object with `complete`, default=None
-        How classes that are not known are found before anything else; see
-        `bridgehash.memberships`.
-    carry : None, "pairs" or an object with `carry`, default=None
-        How rows of the target are brought into the space of the source before the alternation;
-        see `bridgehash.pairing`.
+        How unknown labels are estimated before anything else; see `Propagation`.
+    target_map : None, "pairs" or an object with `map_target`, default=None
+        How target rows are mapped into the feature space of the source before the alternation;
+        see `PairMap`.
     start : str or an object with `begin`, default="itq"
-        Where the alternation begins: "pca", "shared_pca", "itq", "labels" or "structural"; see
-        `bridgehash.ath.starts`.
+        First projections of the alternation: "pca", "shared_pca", "itq", "labels" or
+        "structural"; see `PCAStart`, `LabelStart`, `StructuralStart`.
     alpha_source, alpha_target : float, default=1.0
         Weight of the quantisation error T1.
     beta_source, beta_target : float, default=1e-3, 1e-1
-        Weight of the structure T3.
+        Weight of the structure term T3.
     lam : float, default=0.2
-        Weight of the bridge T2.
+        Weight of the bridge term T2.
     ridge : float, default=1.5
-        Added to the diagonal of Φ; features are on a scale of root-mean-square row norm one.
+        Added to the diagonal of Φ; features are scaled to a root-mean-square row norm of one.
     ridge_towards : None or "start", default=None
-        What the ridge pulls the projections to: zero, or where they began.
+        What the ridge pulls the projections towards: zero, or the first projections.
     unit_rows : bool, default=True
         Divide each row of the input by its norm first.
     center : "domain" or "joint", default="domain"
-        Subtract each domain's own mean, or that of both together (in one feature space).
+        Subtract the mean of each domain, or the mean of both (needs one feature space).
     feature_space : "auto", "same" or "separate", default="auto"
-        Do the columns of both domains mean the same? "auto": if they are equally many and no
-        feature map is set.
+        Whether the columns of both domains mean the same. "auto": if there are equally many and
+        no feature map is set.
     start_scale : float, default=1.0
         Mean magnitude of the first projections, compared with codes of ±1.
     source_encoder : "own" or "target", default="own"
-        Which hash function serves the source; "target" needs one feature space.
+        Which hash function encodes the source; "target" needs one feature space.
     max_iter : int, default=100
-        Cap on the rounds of Algorithm 1.
+        Maximum number of iterations of Algorithm 1.
     tol : float, default=1e-3
-        Stop when the objective changes by less than this part of itself.
-    device : None, "auto" or a name that torch knows ("cuda", "cuda:1", "cpu"), default=None
-        Where NumPy input is worked on: on the host by NumPy, or by torch on a device; "auto" is a
-        GPU where torch finds one and the host otherwise. Results are NumPy arrays again. Input
-        of another library stays where it is.
-    memory_limit : int, str or None, default=None
-        What the fit may take on top of its inputs: bytes, or a size like "4GiB". Rows that do not
-        fit are read in blocks, again and again; see `bridgehash.as_blocks` for what may hold them.
+        Stop when the relative change of the objective is smaller.
     random_state : int, RandomState or None
-        Draws rotations and anchors.
-    verbose : bool, default=False
-        Show a progress bar.
+        Seed of rotations and anchors.
 
     Attributes
     ----------
     source_encoder_, target_encoder_ : LinearEncoder
         The two hash functions.
     bipartite_graph_ : Graph
-        W_st over the training rows, an operator with `@`, `.T` and `.degrees`; on the host
-        wherever the fit ran. Not saved.
+        W_st over the training rows, an operator with `@`, `.T` and `.degrees`. Not saved.
     agreement_ : float or None
-        How far independent searches for the start agree, where it is searched for: 1 is fully.
-        Near 0 the bridge is no better than chance, and `fit` gives a `BridgeWarning`.
+        Agreement of independent searches, for a start that searches: 1 is full agreement. Near 0
+        the bridge is no better than chance, and `fit` warns with `BridgeWarning`.
     objective_ : structured array of shape (n_iter_,)
         Fields total, quantisation (T1), bridge (T2), structure (T3), ridge.
     n_iter_ : int
@@ -117,6 +134,7 @@ class ATH(BaseTransferHasher):
     (3, 2)
     """
 
+    about: ClassVar[About] = About("unsupervised", "Lu, Zhou, Chen, Pedrycz & Hung, TCYB 2023")
     _rules: ClassVar[Rules] = {
         "n_bits": Range(1, MAX_BITS, Integral),
         "source_graph": OneOf(tuple(GRAPHS), "build"),
@@ -124,7 +142,7 @@ class ATH(BaseTransferHasher):
         "bipartite": OneOf(tuple(BIPARTITES), "rule"),
         "feature_map": OneOf((None, *FEATURE_MAPS), "fit_transform"),
         "completion": OneOf((None, *COMPLETIONS), "complete"),
-        "carry": OneOf((None, *CARRIES), "carry"),
+        "target_map": OneOf((None, *TARGET_MAPS), "map_target"),
         "start": OneOf(tuple(STARTS), "begin"),
         "alpha_source": Range(0),
         "alpha_target": Range(0),
@@ -140,7 +158,6 @@ class ATH(BaseTransferHasher):
         "source_encoder": OneOf(("own", "target")),
         "max_iter": Range(1, kind=Integral),
         "tol": Range(0),
-        "verbose": Flag(),
     }
 
     def __init__(
@@ -152,7 +169,7 @@ class ATH(BaseTransferHasher):
         bipartite: Any = "adaptive",
         feature_map: Any = None,
         completion: Any = None,
-        carry: Any = None,
+        target_map: Any = None,
         start: Any = "itq",
         alpha_source: float = 1.0,
         alpha_target: float = 1.0,
@@ -168,10 +185,7 @@ class ATH(BaseTransferHasher):
         source_encoder: Literal["own", "target"] = "own",
         max_iter: int = 100,
         tol: float = 1e-3,
-        device: str | None = None,
-        memory_limit: int | str | None = None,
         random_state: int | np.random.RandomState | None = None,
-        verbose: bool = False,
     ) -> None:
         self.n_bits = n_bits
         self.source_graph = source_graph
@@ -179,7 +193,7 @@ class ATH(BaseTransferHasher):
         self.bipartite = bipartite
         self.feature_map = feature_map
         self.completion = completion
-        self.carry = carry
+        self.target_map = target_map
         self.start = start
         self.alpha_source = alpha_source
         self.alpha_target = alpha_target
@@ -195,87 +209,119 @@ class ATH(BaseTransferHasher):
         self.source_encoder = source_encoder
         self.max_iter = max_iter
         self.tol = tol
-        self.device = device
-        self.memory_limit = memory_limit
         self.random_state = random_state
-        self.verbose = verbose
 
     @classmethod
-    def unsupervised(cls, n_bits: int = 64, **parameters: Any) -> Self:
+    def unsupervised(
+        cls, n_bits: int = 64, *, published: bool = False, **parameters: Unpack[ATHParameters]
+    ) -> Self:
         """ATH_U: no labels; k-NN graphs and a learned bipartite graph."""
-        return cls(n_bits, **(preset("unsupervised") | parameters))
+        return cls(n_bits, **preset("unsupervised", parameters, published))
 
     @classmethod
-    def semi_supervised(cls, n_bits: int = 64, **parameters: Any) -> Self:
+    def semi_supervised(
+        cls, n_bits: int = 64, *, published: bool = False, **parameters: Unpack[ATHParameters]
+    ) -> Self:
         """ATH_M: labels of the source; a learned bipartite graph."""
-        return cls(n_bits, **(preset("semi_supervised") | parameters))
+        return cls(n_bits, **preset("semi_supervised", parameters, published))
 
     @classmethod
-    def supervised(cls, n_bits: int = 64, **parameters: Any) -> Self:
+    def supervised(
+        cls, n_bits: int = 64, *, published: bool = False, **parameters: Unpack[ATHParameters]
+    ) -> Self:
         """ATH_S: labels of both domains in all three graphs."""
-        return cls(n_bits, **(preset("supervised") | parameters))
+        return cls(n_bits, **preset("supervised", parameters, published))
 
     @classmethod
-    def kernel(cls, n_bits: int = 64, **parameters: Any) -> Self:
+    def kernel(
+        cls, n_bits: int = 64, *, published: bool = False, **parameters: Unpack[ATHParameters]
+    ) -> Self:
         """ATH_K: ATH_S on Gaussian similarities to anchors."""
-        return cls(n_bits, **(preset("kernel") | parameters))
+        return cls(n_bits, **preset("kernel", parameters, published))
 
     @classmethod
-    def propagated(cls, n_bits: int = 64, **parameters: Any) -> Self:
-        """ATH_P: labels of the source, or a few of either domain, spread to all rows first."""
-        return cls(n_bits, **(preset("propagated") | parameters))
+    def propagated(cls, n_bits: int = 64, **parameters: Unpack[ATHParameters]) -> Self:
+        """ATH_P: labels of the source, or a few of either domain, propagated to all rows first."""
+        return cls(n_bits, **preset("propagated", parameters))
 
     @classmethod
-    def structural(cls, n_bits: int = 64, **parameters: Any) -> Self:
-        """No labels, no pairs, no common features: rows are matched by their structure first."""
-        return cls(n_bits, **(preset("structural") | parameters))
+    def structural(cls, n_bits: int = 64, **parameters: Unpack[ATHParameters]) -> Self:
+        """No labels, pairs or common features: rows are first matched by their structure."""
+        return cls(n_bits, **preset("structural", parameters))
 
     @classmethod
-    def paired(cls, n_bits: int = 64, **parameters: Any) -> Self:
-        """Pairs of rows that show the same thing carry the target into the source's space."""
-        return cls(n_bits, **(preset("paired") | parameters))
+    def paired(cls, n_bits: int = 64, **parameters: Unpack[ATHParameters]) -> Self:
+        """Pairs of rows that show the same thing map the target into the source's space."""
+        return cls(n_bits, **preset("paired", parameters))
 
-    @classmethod
-    def published(cls, realisation: str, n_bits: int = 64, **parameters: Any) -> Self:
-        """A realisation with the constants and the PCA start that the paper prints."""
-        return cls(n_bits, **(preset(realisation, published=True) | parameters))
+    def fit(
+        self,
+        X_source: Any,
+        X_target: Any,
+        *,
+        y_source: ArrayLike | None = None,
+        y_target: ArrayLike | None = None,
+        pairs: ArrayLike | None = None,
+        device: str | None = None,
+        memory_limit: int | str | None = None,
+        verbose: bool = False,
+    ) -> Self:
+        """Learn the hash functions of both domains.
 
-    def _opened(self, X_source: Any, X_target: Any) -> tuple[Any, Any]:
-        """The rows as arrays, or in blocks where a limit on memory or a cluster asks for it."""
-        if self.memory_limit is None and isinstance(current_mapper(), Serial):
-            return super()._opened(X_source, X_target)
-        source, target = as_blocks(X_source, name="X_source"), as_blocks(X_target, name="X_target")
-        plan = Plan(in_blocks=True)
-        if self.memory_limit is not None:
-            plan = memory_plan(self.memory_limit, (source, target), self.n_bits)
-        if not plan.in_blocks:
-            return super()._opened(source, target)
-        check_in_blocks(self)
-        sizes = plan.block_bytes, plan.cache_bytes // 2
-        return source.in_blocks_of(*sizes), target.in_blocks_of(*sizes)
+        Parameters
+        ----------
+        X_source : array of shape (n_source, d_source)
+            Features. Also a DataFrame, a path, a zarr array or blocks of rows: see
+            `bridgehash.as_blocks`.
+        X_target : array of shape (n_target, d_target)
+        y_source, y_target : array of class ids or names, optional
+            -1 marks an unknown class. Ignored by variants that do not use labels.
+        pairs : array of shape (p, 2), optional
+            Row numbers of the source and of the target that show the same thing. Ignored by
+            variants that do not use pairs.
+        device : None, "auto" or a torch device ("cuda", "cuda:1", "cpu"), default=None
+            Where NumPy input is processed: by NumPy, or by torch on a device; "auto" uses a GPU
+            if torch finds one. Results are NumPy arrays. Input of another library stays where it
+            is. Not part of the model.
+        memory_limit : int, str or None, default=None
+            Memory the fit may use beyond its inputs: bytes, or a size like "4GiB". Rows that do
+            not fit are read in blocks, several times. Not part of the model.
+        verbose : bool, default=False
+            Show a progress bar. Not part of the model.
+        """
+        self._check_caller()
+        check_parameters(self)
+        options = RuntimeOptions(device, memory_limit, verbose)
+        check_parameters(options)
+        X_s, X_t = open_domains(self, X_source, X_target, options)
+        data = TrainingData.checked(X_s, X_t, y_source, y_target, pairs)
+        result = learn(self, data, options)
+        self.source_encoder_, self.target_encoder_ = result.encoders
+        self.bipartite_graph_: Graph = result.graph
+        self.agreement_ = result.agreement
+        self.objective_ = result.objective
+        self.n_iter_ = len(result.objective)
+        self.converged_ = result.converged
+        return self
 
     def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
-        learned = Learning(self, check_random_state(self.random_state)).learn(data)
-        self.agreement_ = learned.agreement
-        self._keep(learned.solution)
-        return learned.source, learned.target
+        return learn(self, data, RuntimeOptions()).encoders
 
-    def _keep(self, solution: Solution) -> None:
-        """Leave the record of the fit; warn if it ran out of rounds."""
-        self.bipartite_graph_: Graph = on_host(solution.W)
-        self.objective_ = _as_record(solution.history)
-        self.n_iter_ = len(solution.history)
-        self.converged_ = solution.converged
-        if self.tol > 0 and not solution.converged:
-            warnings.warn(
-                f"the objective still moved by more than tol={self.tol:g} after "
-                f"max_iter={self.max_iter} rounds; raise either",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+    def used_inputs(self) -> Set[str]:
+        """Which of y_source, y_target and pairs these settings learn from."""
+        return used_inputs(self)
 
 
-def _as_record(history: list[Objective]) -> NDArray[np.void]:
-    """The objective per iteration, with a field for each term."""
-    fields = [(name, np.float64) for name in ("total", *Objective._fields)]
-    return np.array([(terms.total, *terms) for terms in history], dtype=fields)
+def _show_preset_in_signature(name: str) -> None:
+    """Let `help` and completion show all parameters of a named constructor with its defaults."""
+    constructor = getattr(ATH, name).__func__
+    defaults = PRESETS[name]
+    given = inspect.signature(constructor).parameters
+    shown = [p for p in given.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    for parameter in list(inspect.signature(ATH.__init__).parameters.values())[2:]:
+        shown.append(parameter.replace(default=defaults.get(parameter.name, parameter.default)))
+    constructor.__signature__ = inspect.Signature(shown, return_annotation="Self")
+
+
+for _name in PRESETS:
+    _show_preset_in_signature(_name)

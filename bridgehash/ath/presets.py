@@ -1,18 +1,45 @@
-"""The settings that have a name: graphs, feature map and constants of each realisation.
+"""Named parts and named settings of ATH.
 
-`PRESETS` is what the named constructors use: the paper's graphs, and its constants where they
-were found to do well; docs/choices.md has the measurements behind each departure. `PUBLISHED` is
-laid over a preset to get what the paper prints, started from PCA as its Algorithm 1 says.
+`PRESETS` holds the settings of the named constructors: the paper's graphs, and its constants where
+they do well; docs/choices.md has the measurements behind each departure. `PUBLISHED` replaces
+entries of a preset with what the paper prints, including the PCA start of its Algorithm 1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from ..graphs import KNNGraph
-from .local_start import LocalStart
-from .starts import PCAStart
+from .._core.errors import InputError, unknown
+from ..models.feature_maps import AnchorKernel
+from ..neighbors.graphs import KNNGraph, LabelGraph, NoGraph
+from .bipartite import AdaptiveBipartite, LabelBipartite, PairBipartite
+from .pair_map import PairMap
+from .propagation import Propagation
+from .starts import LabelStart, LocalStart, PCAStart, StructuralStart
+
+GRAPHS = {"knn": KNNGraph(), "labels": LabelGraph(), "none": NoGraph()}
+BIPARTITES = {"adaptive": AdaptiveBipartite(), "labels": LabelBipartite(), "pairs": PairBipartite()}
+FEATURE_MAPS = {"anchors": AnchorKernel()}
+COMPLETIONS = {"propagated": Propagation()}
+TARGET_MAPS = {"pairs": PairMap()}
+STARTS = {
+    "pca": PCAStart("domain", None),
+    "shared_pca": PCAStart("shared", None),
+    "itq": PCAStart("auto", "itq"),
+    "labels": LabelStart(),
+    "structural": StructuralStart(),
+}
+NAMED_PARTS: dict[str, dict[str, Any]] = {  # by parameter of ATH
+    "source_graph": GRAPHS,
+    "target_graph": GRAPHS,
+    "bipartite": BIPARTITES,
+    "feature_map": FEATURE_MAPS,
+    "completion": COMPLETIONS,
+    "target_map": TARGET_MAPS,
+    "start": STARTS,
+}
 
 
 def _constants(
@@ -71,7 +98,7 @@ PRESETS["paired"] = {
     "source_graph": "none",
     "target_graph": "none",
     "bipartite": "pairs",
-    "carry": "pairs",
+    "target_map": "pairs",
     "center": "joint",
     "start": LocalStart(),
     "ridge": 10.0,
@@ -97,10 +124,16 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 }
 
 
-def preset(realisation: str, *, published: bool = False) -> dict[str, Any]:
-    """Parameters of a realisation by name, free to be changed by the caller."""
+def preset(
+    name: str, parameters: Mapping[str, Any] | None = None, published: bool = False
+) -> dict[str, Any]:
+    """Return the parameters of a preset, with the constants of the paper if `published`.
+
+    `parameters` replace those of the preset.
+    """
     known = PUBLISHED if published else PRESETS
-    if realisation not in known:
-        raise ValueError(f"unknown realisation {realisation!r}: give one of {', '.join(known)}")
-    parameters = PRESETS[realisation] | (PUBLISHED[realisation] if published else {})
-    return {name: deepcopy(value) for name, value in parameters.items()}
+    if name not in known:
+        kind = "published preset" if published else "preset"
+        raise InputError(unknown(kind, name, known), "preset")
+    chosen = PRESETS[name] | (PUBLISHED[name] if published else {})
+    return deepcopy(chosen) | dict(parameters or {})

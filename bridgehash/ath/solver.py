@@ -1,30 +1,29 @@
-"""Algorithm 1: alternate the A-, B- and W-steps until the objective settles."""
+"""Algorithm 1: alternate the A-, B- and W-steps until the objective converges."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .._xp import array_namespace, like
-from ..codes import signs
-from ..graphs import Graph
-from ..linalg import Array, SPDSolver, product
+from .._core.arrays import array_namespace, like
+from .._core.linalg import Array, SPDSolver, product
+from ..neighbors.graphs import Graph
 from .bipartite import Rule
 from .starts import Start
 from .steps import (
     Domain,
     Objective,
     code_step,
-    departure,
     normal_matrix,
     objective,
     projection_step,
+    ridge_distance,
 )
 
 
 @dataclass(frozen=True)
 class Solution:
-    """What the solver leaves: two projections, the graph, the record of the way."""
+    """Result of the solver: two projections, the graph, the objective per iteration."""
 
     A_s: Array
     A_t: Array
@@ -34,7 +33,7 @@ class Solution:
 
 
 class _Projector:
-    """The A-step of one domain; Φ is factored anew only when the degrees of W have changed."""
+    """The A-step of one domain; Φ is factored again only if the degrees of W have changed."""
 
     def __init__(self, domain: Domain, *, lam: float, ridge: float) -> None:
         self.domain, self.lam, self.ridge = domain, lam, ridge
@@ -64,15 +63,15 @@ def solve(
     tol: float,
     on_iteration: Callable[[Objective], None] = lambda terms: None,
 ) -> Solution:
-    """Algorithm 1. `bipartite(H_s, H_t)` returns W: learned, or fixed beforehand.
+    """Run Algorithm 1. `bipartite(H_s, H_t)` returns W: learned, or fixed.
 
-    Stops when the objective changes by less than `tol` of itself, or after `max_iter` rounds.
+    Stops when the relative change of the objective is below `tol`, or after `max_iter` iterations.
     """
     project_s = _Projector(source, lam=lam, ridge=ridge)
     project_t = _Projector(target, lam=lam, ridge=ridge)
     H_s, H_t = start.H_s, start.H_t
     xp = array_namespace(H_s, H_t)
-    B_s, B_t = xp.astype(signs(H_s), H_s.dtype), xp.astype(signs(H_t), H_t.dtype)
+    B_s, B_t = (2.0 * xp.astype(H > 0, H.dtype) - 1.0 for H in (H_s, H_t))
     W = bipartite(H_s, H_t) if start.W is None else start.W
     history: list[Objective] = []
     converged = False
@@ -84,15 +83,12 @@ def solve(
         B_s, B_t = code_step(H_s), code_step(H_t)
         W = bipartite(H_s, H_t)
         terms = objective(source, target, (H_s, H_t), (B_s, B_t), W, lam=lam)
-        apart = departure(source, A_s) + departure(target, A_t)
-        history.append(Objective(*terms, ridge * apart))
+        distance = ridge_distance(source, A_s) + ridge_distance(target, A_t)
+        history.append(Objective(*terms, ridge * distance))
         on_iteration(history[-1])
-        converged = len(history) > 1 and _settled(history, tol)
+        if len(history) > 1:
+            before, now = history[-2].total, history[-1].total
+            converged = abs(before - now) <= tol * abs(before)
         if converged:
             break
     return Solution(A_s, A_t, W, history, converged)
-
-
-def _settled(history: list[Objective], tol: float) -> bool:
-    before, now = history[-2].total, history[-1].total
-    return abs(before - now) <= tol * abs(before)

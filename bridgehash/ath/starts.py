@@ -1,101 +1,107 @@
-"""How the alternation begins: the choice that the paper leaves open and that decides the result.
+"""Starts: the first projections of the alternation, which the paper leaves open.
 
-A start is a choice with its parameters; `begin(scene)` gives the first projections of both
-domains and, where the start knows one, the first bipartite graph. Any object with such a
-method is a start.
+They decide the result. A start is any object with a method `begin(context)`, which takes a
+`StartContext` and returns a `Start`: projections of both domains and, if it knows one, the first
+bipartite graph.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
-from .._validation import OneOf, Rules
-from .._xp import array_namespace, astype, like, take_rows, to_numpy
-from ..graphs import Graph, one_hot
-from ..linalg import (
+from .._core.arrays import array_namespace, astype, like, take_rows, to_numpy
+from .._core.errors import InputError
+from .._core.linalg import (
     Array,
     SPDSolver,
-    in_double,
-    is_held,
+    as_double,
+    in_memory,
     itq_rotation,
+    majority_sign,
+    pca,
     principal,
     random_orthonormal,
-    spread,
+    sample_by_norm,
 )
-from ..sparse import operator
-from .bipartite import as_graph, check_shape
+from .._core.validation import OneOf, Range, Rules
+from ..models.feature_maps import drawn_rows
+from ..neighbors.graphs import Graph, one_hot, operator
+from ..neighbors.search import nearest_others
+from .bipartite import as_graph
+from .matching import match
 
 _TINY = 1e-30
 _ITQ_ROWS = 100_000  # from which a rotation is found
 
 
 @dataclass(frozen=True)
-class Scene:
-    """All that a start may look at."""
+class StartContext:
+    """Inputs available to a start."""
 
     X_s: Array  # (n_s, m_s) centred features on their stated scale
     X_t: Array  # (n_t, m_t)
     y_s: NDArray[np.intp] | None  # class ids, -1 where unknown; None without labels
     y_t: NDArray[np.intp] | None
-    same_space: bool  # do the columns of X_s and X_t mean the same?
+    same_space: bool  # the columns of X_s and X_t mean the same
     n_bits: int
     ridge: float
     rng: np.random.RandomState
-    raw: tuple[Array, Array] | None = None  # rows of both domains as they came
+    raw: tuple[Array, Array] | None = None  # rows of both domains as given to fit
 
 
 @dataclass(frozen=True)
 class Start:
-    """Projections to begin with, and the bipartite graph where the start knows one."""
+    """First projections, and the first bipartite graph if the start provides one."""
 
     H_s: Array
     H_t: Array
     W: Graph | None = None
-    A_s: Array | None = None  # with H_s = X_s A_s, where the start has a projection
+    A_s: Array | None = None  # with H_s = X_s A_s, if the start is linear
     A_t: Array | None = None
-    agreement: float | None = None  # of independent searches, where the start is found by search
+    agreement: float | None = None  # of independent searches, if the start searches
 
     def projections(self) -> tuple[Array, Array]:
-        """A_s and A_t, of a start that has them."""
+        """Return A_s and A_t."""
         if self.A_s is None or self.A_t is None:
-            raise ValueError("ridge_towards='start' needs a start with projections: LocalStart()")
+            raise InputError("'start' needs a linear start such as LocalStart()", "ridge_towards")
         return self.A_s, self.A_t
 
     def scaled(self, size: float) -> Start:
-        """The same start with projections of mean magnitude `size`, each domain by itself."""
-        H_s, A_s = _scaled(self.H_s, self.A_s, size)
-        H_t, A_t = _scaled(self.H_t, self.A_t, size)
-        return replace(self, H_s=H_s, H_t=H_t, A_s=A_s, A_t=A_t)
-
-
-def _scaled(H: Array, A: Array | None, size: float) -> tuple[Array, Array | None]:
-    xp = array_namespace(H)
-    factor = size / max(float(xp.mean(xp.abs(H))), _TINY)
-    return H * factor, None if A is None else A * factor
+        """Return the start with projections of mean magnitude `size` in each domain."""
+        changed: dict[str, Any] = {}
+        for H, A, domain in ((self.H_s, self.A_s, "s"), (self.H_t, self.A_t, "t")):
+            xp = array_namespace(H)
+            factor = size / max(float(xp.mean(xp.abs(H))), _TINY)
+            changed[f"H_{domain}"] = H * factor
+            changed[f"A_{domain}"] = None if A is None else A * factor
+        return replace(self, **changed)
 
 
 class PCAStart(BaseEstimator):
-    """Principal components, of each domain or of both together, turned or not.
+    """Principal components of each domain or of both together, rotated or not.
 
     Parameters
     ----------
     basis : "domain", "shared" or "auto", default="auto"
-        "domain": each domain its own directions, matched by rank, signs by the third moment
-        (`linalg.pca`). "shared": one basis for both, which needs one feature space. "auto": shared
-        where there is one feature space.
+        "domain": separate directions for each domain, matched by rank, with signs fixed by the
+        third moment. "shared": one basis for both domains, which needs one feature space. "auto":
+        shared if there is one feature space.
     rotation : None or "itq", default="itq"
-        "itq" turns both alike so that their signs lose least (iterative quantisation),
-        which evens out the very unequal variances of principal components.
+        "itq" rotates both domains alike to minimise the quantisation error (iterative
+        quantisation), which evens out the unequal variances of principal components.
 
     Notes
     -----
-    With more bits than the data has dimensions, the components are spread over the bits by a
-    random matrix with orthonormal rows (and then turned, if asked for).
+    If there are more bits than dimensions, a random matrix with orthonormal rows distributes the
+    components over the bits before the rotation.
     """
 
     _rules: ClassVar[Rules] = {
@@ -111,27 +117,28 @@ class PCAStart(BaseEstimator):
         self.basis = basis
         self.rotation = rotation
 
-    def begin(self, scene: Scene) -> Start:
-        """Projections on the components; the bipartite graph is left to the solver."""
-        X_s, X_t = scene.X_s, scene.X_t
-        P_s, P_t = self._components(scene)
-        p, r = P_s.shape[1], scene.n_bits
+    def begin(self, context: StartContext) -> Start:
+        """Project on the components; the solver learns the bipartite graph."""
+        X_s, X_t = context.X_s, context.X_t
+        P_s, P_t = self._components(context)
+        p, r = P_s.shape[1], context.n_bits
         if self.rotation is not None or p != r:
-            R = like(random_orthonormal(p, r, scene.rng), P_s)
+            R = like(random_orthonormal(p, r, context.rng), P_s)
             if self.rotation == "itq":
                 R = itq_rotation(_projected_together((X_s, P_s), (X_t, P_t)), R)
             P_s, P_t = P_s @ R, P_t @ R
         return Start(X_s @ astype(P_s, X_s.dtype), X_t @ astype(P_t, X_t.dtype))
 
-    def _components(self, scene: Scene) -> tuple[Array, Array]:
-        """Directions of both domains, equally many, in float64: see `linalg.principal`."""
-        X_s, X_t, r = scene.X_s, scene.X_t, scene.n_bits
-        if self.basis == "shared" and not scene.same_space:
-            raise ValueError(
+    def _components(self, context: StartContext) -> tuple[Array, Array]:
+        """Directions of both domains, equally many, in float64."""
+        X_s, X_t, r = context.X_s, context.X_t, context.n_bits
+        if self.basis == "shared" and not context.same_space:
+            raise InputError(
                 "a shared PCA needs one feature space, but the domains have "
-                f"{X_s.shape[1]} and {X_t.shape[1]} features of their own; use start='pca' or 'itq'"
+                f"{X_s.shape[1]} and {X_t.shape[1]} separate features; use 'pca' or 'itq'",
+                "start",
             )
-        if self.basis != "domain" and scene.same_space:
+        if self.basis != "domain" and context.same_space:
             P = principal(X_s, r, X_t)
             return P, P
         P_s, P_t = principal(X_s, r), principal(X_t, r)
@@ -140,35 +147,39 @@ class PCAStart(BaseEstimator):
 
 
 def _projected_together(*domains: tuple[Array, Array]) -> Array:
-    """XP of all domains, or of rows enough to find a rotation by; in float64.
+    """Project all domains, or a sample of their rows, in float64.
 
-    One sign that comes out otherwise changes where ITQ ends, and all that follows: rounding to
-    float32 is enough for that.
+    A single different sign changes where ITQ ends, and rounding to float32 can cause one.
     """
     share = min(1.0, _ITQ_ROWS / sum(X.shape[0] for X, _ in domains))
     parts = []
     for X, P in domains:
-        rows = X if share == 1.0 and is_held(X) else spread(X, round(share * X.shape[0]))
-        parts.append(in_double(rows) @ P)
+        rows = X if share == 1.0 and in_memory(X) else sample_by_norm(X, round(share * X.shape[0]))
+        parts.append(as_double(rows) @ P)
     return array_namespace(*parts).concat(parts, axis=0)
 
 
 class LabelStart(BaseEstimator):
-    """Every class begins at one point: the mean of its target samples on principal components.
+    """Class means: every class starts at the mean of its target samples on principal components.
 
-    Classes without labelled target samples take the mean of their source samples. Samples
-    without a label begin where PCA puts them.
+    A class without labelled target samples starts at the mean of its source samples. Samples
+    without a label start at their principal components.
     """
 
-    def begin(self, scene: Scene) -> Start:
-        """Class means where a label is known, principal components elsewhere."""
-        start = PCAStart("auto", None).begin(scene)
-        known = [y for y in (scene.y_s, scene.y_t) if y is not None and y.max() >= 0]
+    needs_labels = True
+
+    def begin(self, context: StartContext) -> Start:
+        """Use class means where a label is known, principal components elsewhere."""
+        start = PCAStart("auto", None).begin(context)
+        known = [y for y in (context.y_s, context.y_t) if y is not None and y.max() >= 0]
         if not known:
-            raise ValueError("start='labels' needs y_source or y_target")
+            raise InputError("'labels' needs y_source or y_target", "start")
         n_classes = 1 + max(int(y.max()) for y in known)
-        means: Array = np.zeros((n_classes, scene.n_bits))
-        both = ((start.H_s, scene.y_s), (start.H_t, scene.y_t))  # the target has the last word
+        means: Array = np.zeros((n_classes, context.n_bits))
+        both = (
+            (start.H_s, context.y_s),
+            (start.H_t, context.y_t),
+        )  # means of the target replace those of the source
         for H, y in both:
             if y is not None:
                 members = one_hot(y, n_classes).T.tocsr()
@@ -176,7 +187,7 @@ class LabelStart(BaseEstimator):
                 sums = to_numpy(operator(members) @ H)
                 means[counts > 0] = sums[counts > 0] / counts[counts > 0, None]
         means -= means.mean(axis=0)
-        return Start(_placed(start.H_s, scene.y_s, means), _placed(start.H_t, scene.y_t, means))
+        return Start(_placed(start.H_s, context.y_s, means), _placed(start.H_t, context.y_t, means))
 
 
 def _placed(H: Array, y: NDArray[np.intp] | None, means: Array) -> Array:
@@ -187,39 +198,149 @@ def _placed(H: Array, y: NDArray[np.intp] | None, means: Array) -> Array:
 
 
 class GivenStart(BaseEstimator):
-    """A bipartite graph known beforehand: pairs, memberships, a match found by other means.
+    """A bipartite graph given by the user: pairs, memberships, a match of another method.
 
-    The target begins at its own ITQ projections H_t, the source at the ridge regression of what
-    the graph says of it, D⁻¹ W H_t; the first A-step uses W itself.
+    The target starts at its own ITQ projections H_t, the source at the ridge regression of
+    D⁻¹ W H_t; the first A-step uses W itself.
 
     Parameters
     ----------
     W : sparse or dense array of shape (n_source, n_target), or a Graph
-        Non-negative weights; only their proportions inside a row matter for the start.
+        Non-negative weights; only their proportions within a row matter.
     """
 
     def __init__(self, W: Any) -> None:
         self.W = W
 
-    def begin(self, scene: Scene) -> Start:
-        """Projections that agree with W, and W."""
-        W, X_s, X_t = as_graph(self.W), scene.X_s, scene.X_t
-        check_shape(W, X_s.shape[0], X_t.shape[0])
-        H_t = PCAStart("domain", "itq").begin(_target_alone(scene)).H_t
+    def begin(self, context: StartContext) -> Start:
+        """Return projections that agree with W, and W."""
+        X_s, X_t = context.X_s, context.X_t
+        W = as_graph(self.W, (X_s.shape[0], X_t.shape[0]))
+        target_alone = replace(context, X_s=X_t, same_space=True)
+        H_t = PCAStart("domain", "itq").begin(target_alone).H_t
         seen = np.flatnonzero(to_numpy(W.degrees) > 0)
         degrees = take_rows(like(W.degrees, H_t, H_t.dtype), seen)
         X, wanted = take_rows(X_s, seen), take_rows(W @ H_t, seen) / degrees[:, None]
-        A_s = SPDSolver(X.T @ X, scene.ridge)(X.T @ wanted)
+        A_s = SPDSolver(X.T @ X, context.ridge)(X.T @ wanted)
         return Start(X_s @ A_s, H_t, W)
 
 
-def _target_alone(scene: Scene) -> Scene:
-    return replace(scene, X_s=scene.X_t, same_space=True)
+def local_directions(X: Array, n_components: int, n_neighbors: int, flatten: float = 0.0) -> Array:
+    """Return scaled orthonormal directions P that maximise tr(Pᵀ Xᵀ (S + Sᵀ) X P) / 2n.
+
+    (SX)_i is the mean of the neighbours of row i. PCA has the identity in place of S and so also
+    maximises the noise of single rows. Only directions of positive value are returned, each divided
+    by its value to the power of flatten / 2.
+
+    >>> groups = np.array([[-1.0, 0.0]] * 4 + [[2.0, 0.3], [2.0, -0.3]])
+    >>> local_directions(groups, n_components=2, n_neighbors=1)  # the pair differs in the second
+    array([[1.],
+           [0.]])
+    """
+    neighbours = nearest_others(X, min(n_neighbors, len(X) - 1))[1]
+    mean = X[neighbours[:, 0]].copy()  # column by column: no array of all neighbours
+    for column in neighbours.T[1:]:
+        mean += X[column]
+    C = X.T @ mean / (len(X) * neighbours.shape[1])
+    values, vectors = eigh((C + C.T) / 2.0, check_finite=False)
+    values, vectors = values[::-1][:n_components], vectors[:, ::-1][:, :n_components]
+    keep = values > values[0] * len(C) * np.finfo(C.dtype).eps
+    if not keep.any():  # with very few rows, neighbours lie opposite to each other
+        return pca(X, n_components)
+    P = vectors[:, keep] * values[keep] ** (-flatten / 2.0)
+    return P * majority_sign(X @ P)
 
 
-STARTS = {
-    "pca": PCAStart("domain", None),
-    "shared_pca": PCAStart("shared", None),
-    "itq": PCAStart("auto", "itq"),
-    "labels": LabelStart(),
-}
+class LocalStart(BaseEstimator):
+    """Directions of the source in which neighbours agree, rotated by ITQ, for both domains.
+
+    Needs one feature space. With fewer directions than bits, fewer bits depend on noise.
+
+    Parameters
+    ----------
+    directions : float, default=0.75
+        Number of directions, as a fraction of the number of bits.
+    n_neighbors : int, default=10
+    flatten : float, default=0.05
+        Variances are divided by this power of themselves. Larger values help to find the same
+        neighbours, smaller ones to find the same class.
+    max_rows : int, default=10000
+        Number of source rows compared with each other, drawn at random.
+    """
+
+    _rules: ClassVar[Rules] = {
+        "directions": Range(0, above=True),
+        "n_neighbors": Range(1, kind=Integral),
+        "flatten": Range(0, 1),
+        "max_rows": Range(2, kind=Integral),
+    }
+
+    def __init__(
+        self,
+        directions: float = 0.75,
+        n_neighbors: int = 10,
+        flatten: float = 0.05,
+        max_rows: int = 10_000,
+    ) -> None:
+        self.directions = directions
+        self.n_neighbors = n_neighbors
+        self.flatten = flatten
+        self.max_rows = max_rows
+
+    def begin(self, context: StartContext) -> Start:
+        """Return one projection for both domains; the solver learns the bipartite graph."""
+        if not context.same_space:
+            raise InputError("LocalStart needs one feature space; set target_map='pairs'", "start")
+        X, r = context.X_s[drawn_rows(context.X_s, self.max_rows, context.rng)], context.n_bits
+        P = local_directions(X, max(1, round(self.directions * r)), self.n_neighbors, self.flatten)
+        V = context.X_s @ P
+        R = itq_rotation(V, random_orthonormal(P.shape[1], r, context.rng).astype(V.dtype))
+        A = P @ R
+        return Start(context.X_s @ A, context.X_t @ A, A_s=A, A_t=A)
+
+
+class StructuralStart(BaseEstimator):
+    """Match rows by the structure of their domain: no labels, no pairs, no common features.
+
+    The number of classes need not be known. The agreement of independent searches is stored in
+    the start and, after a fit, in `ATH.agreement_`. See `bridgehash.ath.matching`.
+
+    Parameters
+    ----------
+    n_starts : int, default=60
+        Clusterings matched in each of four views of the data.
+    n_kept : int, default=10
+        Number of their plans that are refined.
+    max_rows : int, default=700
+        Rows per domain that are matched, drawn at random. The others follow through the hash
+        functions.
+    """
+
+    _rules: ClassVar[Rules] = {
+        "n_starts": Range(1, kind=Integral),
+        "n_kept": Range(1, kind=Integral),
+        "max_rows": Range(2, kind=Integral),
+    }
+
+    def __init__(self, n_starts: int = 60, n_kept: int = 10, max_rows: int = 700) -> None:
+        self.n_starts = n_starts
+        self.n_kept = n_kept
+        self.max_rows = max_rows
+
+    def begin(self, context: StartContext) -> Start:
+        """Return projections that agree with the match, and the match as the first graph."""
+        X_s, X_t = context.raw or (context.X_s, context.X_t)
+        result = match(
+            to_numpy(X_s),
+            to_numpy(X_t),
+            context.rng,
+            n_starts=self.n_starts,
+            n_kept=self.n_kept,
+            max_rows=self.max_rows,
+        )
+        shares = result.plan / result.plan.sum(axis=1, keepdims=True)
+        rows, columns = np.meshgrid(result.rows_s, result.rows_t, indexing="ij")
+        shape = (context.X_s.shape[0], context.X_t.shape[0])
+        W = csr_array((shares.ravel(), (rows.ravel(), columns.ravel())), shape=shape)
+        start = GivenStart(W).begin(context)
+        return replace(start, agreement=result.agreement)

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._xp import array_namespace, like, row_squares, to_numpy
-from ..codes import balanced_signs
-from ..graphs import Graph, laplacian
-from ..linalg import Array, SPDSolver, is_held, product, row_parts, symmetric_product
+from .._core.arrays import array_namespace, balanced_signs, like, row_squares, to_numpy
+from .._core.linalg import Array, SPDSolver, in_memory, product, row_parts, symmetric_product
+from ..neighbors.graphs import Graph, laplacian
 
 
 @dataclass(frozen=True)
@@ -30,32 +29,28 @@ class Domain:
     alpha: float  # weight of T1
     beta: float  # weight of T3
     held: Array | None = None  # (m, n_bits) what the ridge pulls A towards; None: zero
-    lower: bool = False  # is X zero above its diagonal?
+    lower: bool = False  # X is zero above its diagonal
 
     @cached_property
     def smoothed(self) -> Array:
-        """β W X, kept where it is small: the part of Φ that costs most and stays."""
-        return self._weighted(self.graph @ self.X)
+        """β W X: the most expensive part of Φ, which stays the same in all iterations."""
+        return self.beta * (self.graph @ self.X)
 
     def products(self, parts: list[slice]) -> Iterator[Array]:
-        """Rows of β W X for a normal matrix."""
+        """Rows of β W X, for each of the parts."""
         if len(parts) == 1:
             yield self.smoothed
         else:
-            yield from map(self._weighted, self.graph.products(self.X, parts))
-
-    def _weighted(self, WX: Array) -> Array:
-        WX *= self.beta
-        return WX
+            yield from (self.beta * WX for WX in self.graph.products(self.X, parts))
 
 
 def normal_matrix(domain: Domain, degrees: Array, *, lam: float) -> Array:
-    """Φ = Xᵀ(αI + βL + λD)X of Eq. 17, where D holds the degrees of the bipartite graph.
+    """Return Φ = Xᵀ(αI + βL + λD)X of Eq. 17; D holds the degrees of the bipartite graph.
 
-    It is summed over some rows at a time, so that nothing else of the size of a large X is made.
+    Summed over parts of the rows, so that no temporary is as large as X.
     """
     X = domain.X
-    if not is_held(X):
+    if not in_memory(X):
         Phi = X.gram(domain.alpha + lam * to_numpy(degrees))
         if domain.beta:
             Phi += domain.beta * domain.graph.smoothness(X)
@@ -84,9 +79,9 @@ def projection_step(
     lam: float,
     ridge: float = 0.0,
 ) -> Array:
-    """A-step (Eq. 17): the projection that minimises Eq. 16, given Φ factored.
+    """A-step (Eq. 17): the projection that minimises Eq. 16, given the factored Φ.
 
-    The ridge counts on the right-hand side too where it pulls towards a projection.
+    If the ridge pulls towards a projection, it is also part of the right-hand side.
     """
     right = product(domain.X.T, domain.alpha * B + lam * (W @ H_other))
     if domain.held is not None:
@@ -94,8 +89,8 @@ def projection_step(
     return solver(right)
 
 
-def departure(domain: Domain, A: Array) -> float:
-    """‖A - held‖², what the ridge weighs."""
+def ridge_distance(domain: Domain, A: Array) -> float:
+    """Return ‖A - held‖², the quantity that the ridge penalises."""
     return _square(A if domain.held is None else A - domain.held)
 
 
@@ -105,11 +100,11 @@ def code_step(H: Array) -> Array:
 
 
 def graph_step(F_sorted: Array) -> Array:
-    """W-step (Eq. 21 with γ_i of Eq. 28): the weights of the η nearest, summing to one.
+    """W-step (Eq. 21 with γ_i of Eq. 28): weights of the η nearest targets, summing to one.
 
     Each source row spreads one unit of weight over its nearest target rows, more on the nearer
-    ones. With γ_i of Eq. 28 both λ and γ cancel, hence neither is an argument. A row whose η + 1
-    distances are all equal shares its weight evenly.
+    ones. With γ_i of Eq. 28 both λ and γ cancel, so neither is an argument. If the η + 1 distances
+    of a row are all equal, the weights are equal too.
 
     Parameters
     ----------
@@ -134,14 +129,14 @@ def graph_step(F_sorted: Array) -> Array:
 
 
 def graph_gamma(F_sorted: Array) -> Array:
-    """γ_i / λ of Eq. 28, one a row: the weight that makes exactly η entries non-zero."""
+    """Return γ_i / λ of Eq. 28 for each row: the value that leaves exactly η non-zero entries."""
     eta = F_sorted.shape[1] - 1
     xp = array_namespace(F_sorted)
     return 0.5 * (eta * F_sorted[:, -1] - xp.sum(F_sorted[:, :-1], axis=1))
 
 
 def simplex_projection(V: Array) -> Array:
-    """Closest point of the probability simplex to each row of V (Eq. 20 with V = -λF/2γ).
+    """Project each row of V onto the probability simplex (Eq. 20 with V = -λF/2γ).
 
     >>> simplex_projection(np.array([[0.0, -0.2, -3.0]]))
     array([[0.6, 0.4, 0. ]])
@@ -156,7 +151,7 @@ def simplex_projection(V: Array) -> Array:
 
 
 class Objective(NamedTuple):
-    """The objective of Eq. 10, term by term, and the ridge that Φ̃ adds to it."""
+    """The terms of the objective of Eq. 10, and the ridge term that Φ̃ adds."""
 
     quantisation: float  # T1
     bridge: float  # T2
@@ -177,7 +172,7 @@ def objective(
     *,
     lam: float,
 ) -> tuple[float, float, float]:
-    """T1, T2 and T3 of Eqs. 4, 6 and 9 for projections (H_s, H_t) and codes (B_s, B_t)."""
+    """Return T1, T2 and T3 of Eqs. 4, 6 and 9 for projections (H_s, H_t) and codes (B_s, B_t)."""
     t1 = t3 = 0.0
     for domain, H, B in zip((source, target), projections, codes, strict=True):
         t1 += domain.alpha * _square(B - H)

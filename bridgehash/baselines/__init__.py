@@ -1,5 +1,6 @@
 """Methods to compare with, each in a file of its own."""
 
+from ._anchor_graph import AnchorGraphMap
 from .dplm import DPLM
 from .fsdh import FSDH
 from .gth import GTH
@@ -15,6 +16,7 @@ from .ridge_map import RidgeMap
 from .scdh import SCDH
 from .sdh import SDH
 from .sh import SH, SpectralModes
+from .shared import Shared
 from .shsr import SHSR
 from .sp import SP
 from .thpi import THPI
@@ -35,8 +37,10 @@ __all__ = [
     "SHSR",
     "SP",
     "THPI",
+    "AnchorGraphMap",
     "Procrustes",
     "PrototypeBank",
     "RidgeMap",
+    "Shared",
     "SpectralModes",
 ]

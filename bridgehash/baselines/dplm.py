@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_random_state
 
-from .._validation import OneOf, Range, Rules
-from ..anchor_graphs import AnchorGraphMap, anchor_graph
-from ..base import About, BaseHasher
-from ..codes import MAX_BITS, balanced_signs
-from ..encoder import LinearEncoder
-from ..graphs import Graph, laplacian
-from ..linalg import Array, RidgeSolver, itq_projection, standardised
+from .._core.arrays import balanced_signs
+from .._core.linalg import Array, RidgeSolver, itq_projection, standardised
+from .._core.validation import OneOf, Range, Rules
+from ..codes import MAX_BITS
+from ..models.base import About, BaseHasher
+from ..models.encoder import LinearEncoder
+from ..neighbors.graphs import Graph, laplacian
+from ._anchor_graph import AnchorGraphMap, anchor_graph
 
 _ITQ_ROUNDS = 50
 # The thresholds tried in a round. Below one they are of no use: a single flip lowers the objective

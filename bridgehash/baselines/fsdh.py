@@ -6,12 +6,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..base import About, Ids
+from .._core.linalg import Array
 from ..codes import signs
-from ..codewords import class_words
-from ..graphs import one_hot
-from ..kernel_hashing import BaseRegressionHasher
-from ..linalg import Array
+from ..models.base import About, Ids
+from ..neighbors.graphs import one_hot
+from ._class_codes import class_words
+from ._kernel import BaseRegressionHasher
 
 
 class FSDH(BaseRegressionHasher):
@@ -22,7 +22,7 @@ class FSDH(BaseRegressionHasher):
     a public port (single-modal-supervised-hashing-baseline-for-image-retrieval), in which
     every row starts at random signs. Their majority within each class is the code of the class for
     good when ν is as small as here. So the words of the classes are drawn at once, and far apart,
-    which is ours (see `bridgehash.codewords`).
+    which is ours (see `bridgehash.baselines._class_codes`).
 
     Not the method of the same name in arXiv 1611.10017. Labelled rows alone are seen.
 

@@ -11,14 +11,14 @@ import numpy as np
 from scipy.special import expit
 from sklearn.utils.validation import check_random_state
 
-from .._validation import OneOf, Range, Rules
-from ..base import About, TrainingData
+from .._core.linalg import Array, pca, random_orthonormal
+from .._core.validation import OneOf, Range, Rules
 from ..codes import MAX_BITS, signs
-from ..common_space import CommonSpaceHasher, Stacked
-from ..encoder import LinearEncoder
-from ..feature_maps import outward
-from ..linalg import Array, pca, random_orthonormal
-from ..stiefel import Objective, cayley_curve
+from ..models.base import About, TrainingData
+from ..models.encoder import LinearEncoder
+from ..models.feature_maps import outward
+from ._stiefel import Objective, cayley_curve
+from .shared import CommonSpaceHasher, Stacked
 
 _SHARPNESS = 10.0  # of the half-quadratic weights
 _HALVINGS = 30

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_random_state
 
-from .._validation import Range, Rules
-from ..base import About, BaseHasher
+from .._core.linalg import Array, itq_projection
+from .._core.validation import Range, Rules
 from ..codes import MAX_BITS
-from ..encoder import LinearEncoder
-from ..linalg import Array, itq_projection
+from ..models.base import About, BaseHasher
+from ..models.encoder import LinearEncoder
 
 
 class ITQ(BaseHasher):

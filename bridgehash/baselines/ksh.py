@@ -9,13 +9,13 @@ import numpy as np
 from scipy.linalg import eigh
 from sklearn.utils.validation import check_random_state
 
-from .._validation import Range, Rules
-from ..base import About, BaseLabelHasher, Ids
+from .._core.linalg import Array, majority_sign
+from .._core.validation import Range, Rules
 from ..codes import MAX_BITS, signs
-from ..encoder import LinearEncoder
-from ..feature_maps import AnchorKernel, drawn_rows
-from ..graphs import label_contrast, label_graph
-from ..linalg import Array, majority_sign
+from ..models.base import About, BaseLabelHasher, Ids
+from ..models.encoder import LinearEncoder
+from ..models.feature_maps import AnchorKernel, drawn_rows
+from ..neighbors.graphs import label_contrast, label_graph
 
 _SINGULAR = 1e-8  # of the mean eigenvalue: the ridge of a scatter matrix that has no inverse
 _DOUBLINGS = 50  # of the curvature, at most, in one step of the refinement

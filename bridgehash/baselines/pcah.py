@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import Range, Rules
-from ..base import About, BaseHasher
+from .._core.linalg import Array, pca
+from .._core.validation import Range, Rules
 from ..codes import MAX_BITS
-from ..encoder import LinearEncoder
-from ..linalg import Array, pca
+from ..models.base import About, BaseHasher
+from ..models.encoder import LinearEncoder
 
 
 class PCAH(BaseHasher):

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._validation import Flag, Range, Rules
-from ..base import About
+from .._core.linalg import Array, procrustes
+from .._core.validation import Flag, Range, Rules
 from ..codes import MAX_BITS
-from ..linalg import Array, procrustes
-from ..paired import BasePairedMap
+from ..models.base import About
+from ._pair_map import BasePairedMap
 
 
 class Procrustes(BasePairedMap):

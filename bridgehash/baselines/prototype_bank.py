@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_random_state
 
-from .._validation import Flag, Range, Rules
-from ..base import About, TrainingData
+from .._core.linalg import Array, RidgeSolver
+from .._core.validation import Flag, Range, Rules
 from ..codes import MAX_BITS, signs
-from ..codewords import class_words
-from ..common_space import CommonSpaceHasher, Stacked
-from ..encoder import LinearEncoder
-from ..feature_maps import UnitRows, outward
-from ..linalg import Array, RidgeSolver
-from ..pseudo_labels import class_means, target_clusters
+from ..models.base import About, TrainingData
+from ..models.encoder import LinearEncoder
+from ..models.feature_maps import UnitRows, outward
+from ._class_codes import class_words
+from ._pseudo_labels import class_means, target_clusters
+from .shared import CommonSpaceHasher, Stacked
 
 
 class PrototypeBank(CommonSpaceHasher):

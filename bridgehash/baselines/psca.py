@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_random_state
 
-from .._validation import Flag, OneOf, Range, Rules
-from ..base import About, TrainingData
+from .._core.linalg import Array, RidgeSolver, pca, procrustes, random_orthonormal
+from .._core.validation import Flag, OneOf, Range, Rules
 from ..codes import MAX_BITS, signs
-from ..common_space import CommonSpaceHasher, Stacked
-from ..encoder import LinearEncoder
-from ..feature_maps import AnchorKernel
-from ..graphs import one_hot
-from ..linalg import Array, RidgeSolver, pca, procrustes, random_orthonormal
-from ..pseudo_labels import class_probabilities
+from ..models.base import About, TrainingData
+from ..models.encoder import LinearEncoder
+from ..models.feature_maps import AnchorKernel
+from ..neighbors.graphs import one_hot
+from ._pseudo_labels import class_probabilities
+from .shared import CommonSpaceHasher, Stacked
 
 _TINY = 1e-12
 

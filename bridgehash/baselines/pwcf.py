@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from math import lcm
 from numbers import Integral
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.utils.validation import check_random_state
 
-from .._validation import Flag, Range, Rules
-from ..base import About, Ids, TrainingData
-from ..codes import MAX_BITS, signs
-from ..common_space import CommonSpaceHasher, Stacked
-from ..encoder import LinearEncoder
-from ..feature_maps import outward
-from ..graphs import SparseGraph, laplacian, one_hot
-from ..linalg import (
+from .._core.linalg import (
     Array,
     RidgeSolver,
     SPDSolver,
@@ -27,8 +22,17 @@ from ..linalg import (
     row_space,
     symmetric_product,
 )
-from ..neighbors import class_extremes, nearest, nearest_others, nearest_whole_others
-from ..stiefel import Objective, minimise
+from .._core.validation import Flag, Range, Rules
+from ..codes import MAX_BITS, signs
+from ..models.base import About, Ids, TrainingData
+from ..models.encoder import LinearEncoder
+from ..models.feature_maps import outward
+from ..neighbors.graphs import SparseGraph, laplacian, one_hot
+from ..neighbors.search import nearest, nearest_others
+from ._stiefel import Objective, minimise
+from .shared import CommonSpaceHasher, Stacked
+
+_DISTANCES = 1 << 22  # held at a time by a scan: 32 MB
 
 
 class PWCF(CommonSpaceHasher):
@@ -354,3 +358,57 @@ def class_loss(B_s: Array, A: Array, y: Ids, classification: float, ridge: float
     error = B_s @ A
     error[np.arange(len(y)), y] -= 1.0
     return float(classification * np.vdot(error, error) + ridge * np.vdot(A, A))
+
+
+def nearest_whole_others(H: Array, k: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """`nearest_others` for rows of whole numbers, in no order; equal distances go by position.
+
+    Distances are exact then, and so is the key n F + j by which row j is chosen. Kept in
+    four bytes each: k may be large.
+
+    >>> nearest_whole_others(np.array([[0.0], [5.0], [1.0], [1.0]]), k=1)[1]
+    array([[2],
+           [2],
+           [3],
+           [2]], dtype=int32)
+    """
+    n, squares = len(H), np.einsum("ij,ij->i", H, H)
+    F, columns = np.empty((n, k), np.float32), np.empty((n, k), np.int32)
+    step = max(1, _DISTANCES // n)
+
+    def select(start: int) -> None:
+        part, own = slice(start, start + step), np.arange(n)[start : start + step]
+        D = squares + squares[part, None] - 2.0 * H[part] @ H.T
+        key = n * D + np.arange(n)
+        key[np.arange(len(own)), own] = np.inf
+        columns[part] = np.argpartition(key, k - 1, axis=1)[:, :k]
+        F[part] = np.take_along_axis(D, columns[part], axis=1)
+
+    with ThreadPoolExecutor() as pool:  # NumPy selects outside the interpreter's lock
+        list(pool.map(select, range(0, n, step)))
+    return F, columns
+
+
+def class_extremes(
+    queries: Array, y: NDArray[np.intp], rows: Array, y_rows: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """For each query the farthest row of its class and the nearest row of another.
+
+    There must be such rows. The first of several equal distances counts.
+
+    >>> line, y = np.array([[0.0], [1.0], [3.0], [4.0]]), np.array([0, 0, 0, 1])
+    >>> class_extremes(line[:2], y[:2], line, y)
+    (array([2, 2]), array([3, 3]))
+    """
+    far, near = np.empty(len(y), np.intp), np.empty(len(y), np.intp)
+    squares = np.einsum("ij,ij->i", rows, rows)
+    step = max(1, _DISTANCES // len(rows))
+    for c in np.unique(y):
+        members, same = np.flatnonzero(y == c), np.flatnonzero(y_rows == c)
+        for start in range(0, len(members), step):
+            part = members[start : start + step]
+            F = squares - 2.0 * queries[part] @ rows.T
+            far[part] = same[F[:, same].argmax(axis=1)]
+            F[:, same] = np.inf
+            near[part] = F.argmin(axis=1)
+    return far, near

@@ -7,12 +7,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from .._validation import OneOf, Range, Rules
-from ..base import About, Ids
+from .._core.linalg import Array, RidgeSolver
+from .._core.validation import OneOf, Range, Rules
 from ..codes import signs
-from ..graphs import FactoredGraph, label_contrast, label_graph
-from ..kernel_hashing import BaseKernelHasher
-from ..linalg import Array, RidgeSolver
+from ..models.base import About, Ids
+from ..neighbors.graphs import FactoredGraph, label_contrast, label_graph
+from ._kernel import BaseKernelHasher
 
 _RANK = 1e-5  # of the largest singular value; below lies rounding, and with it the vector 1
 

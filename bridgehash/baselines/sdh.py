@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..base import About, Ids
+from .._core.linalg import Array, SPDSolver
 from ..codes import signs
-from ..graphs import one_hot
-from ..kernel_hashing import BaseRegressionHasher
-from ..linalg import Array, SPDSolver
+from ..models.base import About, Ids
+from ..neighbors.graphs import one_hot
+from ._kernel import BaseRegressionHasher
 
 _MAX_SWEEPS = 10
 

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_random_state
 
-from .._validation import Range, Rules
-from ..anchor_graphs import AnchorGraphMap, anchor_eigenvectors, anchor_graph
-from ..base import About, BaseHasher
-from ..codes import MAX_BITS, balanced_signs
-from ..encoder import LinearEncoder
-from ..linalg import Array, procrustes, random_orthonormal
+from .._core.arrays import balanced_signs
+from .._core.linalg import Array, procrustes, random_orthonormal
+from .._core.validation import Range, Rules
+from ..codes import MAX_BITS
+from ..models.base import About, BaseHasher
+from ..models.encoder import LinearEncoder
+from ._anchor_graph import AnchorGraphMap, anchor_eigenvectors, anchor_graph
 
 
 class SHSR(BaseHasher):

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_random_state
 
-from .._validation import Range, Rules
-from ..base import About, BaseHasher
+from .._core.linalg import Array, pca, procrustes, standardised
+from .._core.validation import Range, Rules
 from ..codes import MAX_BITS, signs
-from ..encoder import LinearEncoder
-from ..linalg import Array, pca, procrustes, standardised
+from ..models.base import About, BaseHasher
+from ..models.encoder import LinearEncoder
 
 
 class SP(BaseHasher):

@@ -12,21 +12,16 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_random_state
 
-from .._validation import OneOf, Range, Rules
-from ..base import About, Ids, TrainingData
-from ..codes import MAX_BITS, balanced_signs, signs
-from ..common_space import CommonSpaceHasher, Stacked
-from ..encoder import LinearEncoder
-from ..feature_maps import outward
-from ..graphs import KNNGraph, SparseGraph, laplacian
-from ..linalg import (
-    Array,
-    itq_projection,
-    pca,
-    procrustes,
-    random_orthonormal,
-)
-from ..neighbors import nearest
+from .._core.arrays import balanced_signs
+from .._core.linalg import Array, itq_projection, pca, procrustes, random_orthonormal
+from .._core.validation import OneOf, Range, Rules
+from ..codes import MAX_BITS, signs
+from ..models.base import About, Ids, TrainingData
+from ..models.encoder import LinearEncoder
+from ..models.feature_maps import outward
+from ..neighbors.graphs import KNNGraph, SparseGraph, laplacian
+from ..neighbors.search import nearest
+from .shared import CommonSpaceHasher, Stacked
 
 LAPITQ_PLUS: Mapping[str, Any] = {"laplacian": 0.003, "pairing": "nearest"}  # beyond ITQ+
 _ITQ_ROUNDS = 50

@@ -1,5 +1,5 @@
 """Running methods on tasks."""
 
-from .evaluate import Report, Scores, evaluate
+from ..metrics.evaluate import Report, Scores, evaluate
 
 __all__ = ["Report", "Scores", "evaluate"]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.manifold import TSNE
 
-from ..base import BaseTransferHasher
 from ..datasets import TransferTask
-from ..neighbors import nearest
+from ..models.base import BaseTransferHasher
+from ..neighbors.search import nearest
 
 _SHOWN = 250  # rows of a domain in a picture
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from .._files import StrPath, atomic_write
+from .._core.files import StrPath, atomic_write
 from .drawing import NEEDS, matplotlib_is_there, svg
 from .figures import plot_of
 from .html_tables import published_table, score_table

@@ -25,13 +25,13 @@ import sklearn
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from .._files import StrPath
-from .._validation import UNKNOWN
+from .._core.files import StrPath
+from .._core.validation import UNKNOWN
 from .._version import __version__
 from ..datasets import TransferTask
 from ..datasets.files import MissingData
 from ..datasets.spec import TaskSpec
-from .evaluate import Scores, evaluate
+from ..metrics.evaluate import Scores, evaluate
 from .extras import EXTRAS
 from .spec import FEW, QUICK_BITS, QUICK_SEEDS, SEEN, MethodSpec, Suite
 from .store import Record, Store, record_key

@@ -16,11 +16,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
-from .._validation import unknown
-from ..base import BaseTransferHasher
+from .._core.errors import unknown
 from ..codes import MAX_BITS
 from ..datasets.spec import TaskSpec, parse_task
-from ..methods import METHODS, tunable
+from ..models.base import BaseTransferHasher
+from ..registry import METHODS, inner_estimator
 from .extras import EXTRAS
 
 Labels = Literal["none", "source", "both", "one", "three"]
@@ -63,7 +63,7 @@ class MethodSpec:
         A part that is not there (None) is no setting, so that a further optional part leaves
         records as they are.
         """
-        parameters = tunable(self.build(n_bits=1, seed=0)).get_params(deep=True)
+        parameters = inner_estimator(self.build(n_bits=1, seed=0)).get_params(deep=True)
         return {
             name: _text(value)
             for name, value in sorted(parameters.items())
@@ -219,7 +219,7 @@ def _check_method(spec: MethodSpec) -> None:
         raise SuiteError(unknown("method", str(spec.use), METHODS))
     if spec.labels not in SEEN:
         raise SuiteError(unknown("kind of labels", str(spec.labels), SEEN))
-    known = tunable(METHODS[spec.use].make()).get_params(deep=False)
+    known = inner_estimator(METHODS[spec.use].make()).get_params(deep=False)
     _check_keys(spec.params, set(known) - _GIVEN, f"parameter of {spec.use}")
     needs = METHODS[spec.use].about.needs
     given = {"y", *SEEN[spec.labels]} if SEEN[spec.labels] else set()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from .._files import StrPath
+from .._core.files import StrPath
 
 Record = dict[str, Any]
 

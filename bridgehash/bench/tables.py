@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..matching import LEAST_AGREEMENT
+from ..ath.matching import LEAST_AGREEMENT
 from .spec import QUICK_BITS, Suite
 from .store import Record
 

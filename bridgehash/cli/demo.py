@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from bridgehash._files import atomic_write
-from bridgehash._progress import progress
+from bridgehash._core.errors import InputError
+from bridgehash._core.files import atomic_write
+from bridgehash._core.progress import progress
+from bridgehash.cli.console import may_animate
+from bridgehash.cli.demo_figures import nearest_items, pr_curves, require_matplotlib
+from bridgehash.cli.demo_page import page
+from bridgehash.cli.demo_study import COMPARED, METHODS, Nearest, Study, nearest, reading, run_study
+from bridgehash.cli.demo_terminal import show_data, show_nearest, show_scores
+from bridgehash.cli.io import write_codes
 from bridgehash.datasets import DigitDomains, digit_domains
-
-from .console import may_animate
-from .demo_figures import nearest_items, pr_curves, require_matplotlib
-from .demo_page import page
-from .demo_study import COMPARED, METHODS, Nearest, Study, nearest, reading, run_study
-from .demo_terminal import show_data, show_nearest, show_scores
-from .tables import InputError, write_codes
 
 SAVED = "ATH supervised"  # the model that is left behind
 FILES = {

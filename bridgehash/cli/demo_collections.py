@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgehash._core.linalg import Array
 from bridgehash.datasets import DigitDomains, TransferTask, digit_domains
 from bridgehash.datasets.files import data_places
 from bridgehash.features.folder import list_images, pillow
-from bridgehash.linalg import Array
 
 _BESIDE = Path("..", "shared", "data")  # where the data pack may lie if nothing says so
 _WHITE = 255

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bridgehash._core.errors import InputError
+from bridgehash._core.linalg import Array
 from bridgehash.bench.drawing import NEEDS, line_style, matplotlib_is_there, new_figure, plain, png
-from bridgehash.linalg import Array
+from bridgehash.cli.console import counted
+from bridgehash.cli.demo_study import Nearest, Study
 from bridgehash.metrics import radius_pr_curve
-
-from .console import counted
-from .demo_study import Nearest, Study
-from .tables import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,7 @@ from html import escape
 from string import Template
 
 from bridgehash.bench.page import frame
-
-from .demo_study import N_BITS, SUBTASKS, Nearest, Result, Study, reading
+from bridgehash.cli.demo_study import N_BITS, SUBTASKS, Nearest, Result, Study, reading
 
 _COLUMNS = {
     "HoSDR": "search the target",

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from threadpoolctl import threadpool_limits
 
 from bridgehash import ATH, ITQ, Shared
-from bridgehash._progress import progress
-from bridgehash.base import BaseTransferHasher
+from bridgehash._core.errors import InputError
+from bridgehash._core.progress import progress
+from bridgehash.cli.console import may_animate, note
+from bridgehash.cli.demo_collections import Collection, digits, sketches_and_photos
+from bridgehash.cli.serve import check_free, require_service, run_service
 from bridgehash.index import HammingIndex
-from bridgehash.origins import encoder_of, origin
-
-from .console import may_animate, note
-from .demo_collections import Collection, digits, sketches_and_photos
-from .serving import check_free, require_service, run_service
-from .tables import InputError
+from bridgehash.models.base import BaseTransferHasher
+from bridgehash.models.provenance import encoder_of, origin
 
 if TYPE_CHECKING:
     from bridgehash.service.opening import Files

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from bridgehash import ATH, ITQ, Shared
-from bridgehash.base import BaseTransferHasher
-from bridgehash.bench import Scores, evaluate
+from bridgehash._core.linalg import Array
 from bridgehash.codes import hamming
 from bridgehash.datasets import DigitDomains, TransferTask
-from bridgehash.linalg import Array
+from bridgehash.metrics.evaluate import Scores, evaluate
+from bridgehash.models.base import BaseTransferHasher
 
 N_BITS = 64
 N_NEAREST = 5

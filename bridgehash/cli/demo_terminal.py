@@ -8,10 +8,9 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from bridgehash.linalg import Array
-
-from .console import counted
-from .demo_study import N_BITS, SUBTASKS, Nearest, Result, Study
+from bridgehash._core.linalg import Array
+from bridgehash.cli.console import counted
+from bridgehash.cli.demo_study import N_BITS, SUBTASKS, Nearest, Result, Study
 
 KEY = (
     "Ho: pixels on both sides. He: source as pixels, target as gradient histograms.",

@@ -10,15 +10,14 @@ from rich.filesize import decimal
 from sklearn.base import BaseEstimator
 
 from bridgehash import load
-from bridgehash._files import load_model
-from bridgehash.base import BaseHasher, BaseTransferHasher
+from bridgehash.baselines.shared import Shared
 from bridgehash.bench.extras import objective_course
-from bridgehash.common_space import Shared
-from bridgehash.encoder import LinearEncoder
-from bridgehash.origins import encoder_of
-
-from .console import counted
-from .models import Domain
+from bridgehash.cli.console import counted
+from bridgehash.cli.models import Domain
+from bridgehash.models.base import BaseHasher, BaseTransferHasher
+from bridgehash.models.encoder import LinearEncoder
+from bridgehash.models.model_file import load_model
+from bridgehash.models.provenance import encoder_of
 
 
 def describe(path: Path) -> dict[str, Any]:

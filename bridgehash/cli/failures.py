@@ -19,11 +19,9 @@ import numpy as np
 import typer
 from sklearn.exceptions import ConvergenceWarning
 
-from bridgehash._files import StrPath
-from bridgehash.engines import EngineError
-
-from .console import note, say
-from .tables import InputError
+from bridgehash._core.errors import EngineError, InputError
+from bridgehash._core.files import StrPath
+from bridgehash.cli.console import note, say
 
 _DEBUG = "BRIDGEHASH_DEBUG"
 

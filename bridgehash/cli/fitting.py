@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from bridgehash import ATH
-from bridgehash.ath.learning import check_in_blocks
-from bridgehash.base import BaseTransferHasher
-from bridgehash.blocks import as_blocks, whole
-from bridgehash.matching import BridgeWarning
-from bridgehash.methods import tunable
-
-from .console import counted, may_animate, say
-from .description import fit_fields, fit_record
-from .models import check_one_kind, read_row_labels
-from .tables import InputError, read_matrix
+from bridgehash._core.errors import BridgeWarning, InputError
+from bridgehash.ath.fit import check_in_blocks
+from bridgehash.cli.console import counted, may_animate, say
+from bridgehash.cli.description import fit_fields, fit_record
+from bridgehash.cli.io import read_matrix
+from bridgehash.cli.models import check_one_kind, read_row_labels
+from bridgehash.models.base import BaseTransferHasher
+from bridgehash.registry import inner_estimator
+from bridgehash.streaming.blocks import as_blocks, read_all
 
 Data = dict[str, Any]  # X_source, X_target; where given, y_source, y_target, pairs
 
@@ -50,7 +49,7 @@ class Means:
 
     def check(self, hasher: BaseTransferHasher, title: str) -> None:
         """Refuse what does not go together, before anything takes time."""
-        method = tunable(hasher)
+        method = inner_estimator(hasher)
         if self.options and not isinstance(method, ATH):
             raise InputError(f"{self.options[0]} belongs to --method ath; drop one of them")
         if self.scheduler is None:
@@ -97,7 +96,7 @@ def read_domains(
 def _read_rows(spec: str, in_blocks: bool) -> Any:
     if Path(spec).is_dir():
         rows = as_blocks(spec)
-        return rows if in_blocks else whole(rows)
+        return rows if in_blocks else read_all(rows)
     kind = Path(spec).suffix.lower().partition(":")[0]
     return as_blocks(spec) if in_blocks and kind in (".npy", ".parquet") else read_matrix(spec)
 
@@ -119,7 +118,7 @@ def at_work(scheduler: str | None) -> Iterator[None]:
         yield
         return
     try:
-        from bridgehash.distributed import cluster, quiet
+        from bridgehash.streaming.dask import cluster, quiet
     except ImportError as error:
         raise InputError(f"--scheduler: {error}") from error
     with quiet(), cluster(scheduler):
@@ -133,15 +132,12 @@ def learn(
     verbose: bool | None,
     means: Means,
 ) -> None:
-    """Fit, with a bar if wanted, of which the model then knows nothing."""
-    estimator = tunable(hasher)
-    has_bar = "verbose" in estimator.get_params()
-    before = {name: estimator.get_params()[name] for name in means.parameters}
-    estimator.set_params(**means.parameters)
+    """Fit, with a progress bar if wanted."""
+    options: dict[str, Any] = {}
+    if isinstance(hasher, ATH):
+        options = {**means.parameters, "verbose": may_animate() if verbose is None else verbose}
     if verbose:
         say("fitting")
-    if has_bar:
-        estimator.set_params(verbose=may_animate() if verbose is None else verbose)
     with (
         _in_words_of_the_command(specs),
         warnings.catch_warnings(),
@@ -150,10 +146,7 @@ def learn(
         if verbose is False:
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", BridgeWarning)
-        hasher.fit(**data)
-    estimator.set_params(**before)
-    if has_bar:
-        estimator.set_params(verbose=False)
+        hasher.fit(**data, **options)
 
 
 def fitted_fields(hasher: BaseTransferHasher, data: Data) -> list[tuple[str, str]]:

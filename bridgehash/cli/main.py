@@ -18,26 +18,23 @@ import typer
 from rich.filesize import decimal
 
 from bridgehash import __version__, load, save
-from bridgehash.base import BaseTransferHasher
-from bridgehash.origins import encoder_of, origin
-
-from . import benching, searching, serving
-from . import options as opt
-from .console import counted, note, results, show_fields, show_table
-from .description import describe, described_fields
-from .extracting import extract
-from .failures import guarded, writing
-from .fitting import Means, at_work, fitted_fields, learn, read_domains
-from .methods import apply_settings, build, choose_preset, ignored, method_records
-from .models import (
-    check_not_an_input,
-    encode_rows,
-    read_row_labels,
-    read_rows,
-)
-from .scoring import join_labels, score, score_rows
-from .sharding import check_folders, encode_folder
-from .tables import InputError, check_output, write_codes
+from bridgehash._core.errors import InputError
+from bridgehash.cli import bench as benching
+from bridgehash.cli import index as searching
+from bridgehash.cli import options as opt
+from bridgehash.cli import serve as serving
+from bridgehash.cli.console import counted, note, results, show_fields, show_table
+from bridgehash.cli.description import describe, described_fields
+from bridgehash.cli.extract import extract
+from bridgehash.cli.failures import guarded, writing
+from bridgehash.cli.fitting import Means, at_work, fitted_fields, learn, read_domains
+from bridgehash.cli.io import check_output, write_codes
+from bridgehash.cli.methods import apply_settings, build, ignored, method_records
+from bridgehash.cli.models import check_not_an_input, encode_rows, read_row_labels, read_rows
+from bridgehash.cli.scoring import join_labels, score, score_rows
+from bridgehash.cli.sharding import check_folders, encode_folder
+from bridgehash.models.base import BaseTransferHasher
+from bridgehash.models.provenance import encoder_of, origin
 
 MODEL_SUFFIXES = (".bh", ".safetensors")
 
@@ -135,11 +132,10 @@ def fit(
     means = Means(scheduler, memory_limit, device)
     in_blocks = bool(scheduler or memory_limit)
     data = read_domains(specs, labels, pairs, verbose, in_blocks=in_blocks)
-    preset, title = choose_preset(method, preset, data, published=published)
-    hasher = build(method, preset=preset, published=published, n_bits=bits, seed=seed)
+    hasher, title = build(method, data, preset=preset, published=published, n_bits=bits, seed=seed)
     apply_settings(hasher, settings or [])
     for word in ignored(hasher, data) if verbose is not False else ():
-        note(f"{preset or method} does not use {word}; those given are ignored")
+        note(f"{title} does not use {word}; they are ignored")
     means.check(hasher, title)
     learn(hasher, data, specs, verbose, means)
     with writing(path):
@@ -147,7 +143,7 @@ def fit(
     if verbose is not False:
         show_fields(
             [
-                ("method", title + ", as published" * published),
+                ("method", title),
                 *fitted_fields(hasher, data),
                 ("written", f"{path} ({decimal(path.stat().st_size)})"),
                 ("time", f"{perf_counter() - started:.1f} s"),
@@ -303,13 +299,13 @@ def demo(
       bridgehash demo --serve --port 8000
     """
     if serve:
-        from .demo_service import serve_demo
+        from bridgehash.cli.demo_service import serve_demo
 
         serve_demo(out, 8000 if port is None else port)
         return
     if port is not None:
         raise InputError("--port belongs to --serve")
-    from .demo import run_demo
+    from bridgehash.cli.demo import run_demo
 
     run_demo(out, results())
 

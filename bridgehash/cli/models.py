@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgehash._progress import countdown
-from bridgehash.encoder import LinearEncoder
-
-from .console import counted, may_animate
-from .tables import InputError, read_labels, read_matrix
+from bridgehash._core.errors import InputError
+from bridgehash._core.progress import countdown
+from bridgehash.cli.console import counted, may_animate
+from bridgehash.cli.io import read_labels, read_matrix
+from bridgehash.models.encoder import LinearEncoder
 
 _MANY = 8192  # rows that take long enough for a progress bar
 

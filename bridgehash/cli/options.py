@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from bridgehash.ath.presets import PRESETS
+from bridgehash.cli.methods import NAMES
+from bridgehash.cli.models import Domain
 from bridgehash.codes import MAX_BITS
-
-from .methods import NAMES
-from .models import Domain
 
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help="Features of the source.")]
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="Features of the target.")]

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgehash._validation import class_ids
-from bridgehash.bench import Scores
+from bridgehash._core.errors import InputError
+from bridgehash._core.validation import class_ids
+from bridgehash.cli.console import counted, note
+from bridgehash.cli.models import check_one_kind
 from bridgehash.metrics import distance_histogram
-
-from .console import counted, note
-from .models import check_one_kind
-from .tables import InputError
+from bridgehash.metrics.evaluate import Scores
 
 SHOWN = (  # attribute of `Scores`, name, what it is
     ("radius_pr_area", "radius_pr_area", "the field's MAP: area of the pooled curve"),

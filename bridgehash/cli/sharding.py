@@ -18,16 +18,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgehash._files import atomic_write
-from bridgehash._formats import arrow
-from bridgehash._progress import countdown
-from bridgehash.blocks import as_blocks
-from bridgehash.encoder import LinearEncoder
-from bridgehash.mappers import current_mapper
-
-from .console import counted, may_animate, note, show_fields
-from .failures import writing
-from .tables import InputError, write_codes
+from bridgehash._core.errors import InputError
+from bridgehash._core.files import atomic_write
+from bridgehash._core.progress import countdown
+from bridgehash.cli.console import counted, may_animate, note, show_fields
+from bridgehash.cli.failures import writing
+from bridgehash.cli.io import write_codes
+from bridgehash.models.encoder import LinearEncoder
+from bridgehash.streaming.blocks import as_blocks
+from bridgehash.streaming.formats import arrow
+from bridgehash.streaming.mappers import current_mapper
 
 MANIFEST = "_bridgehash.json"  # a name that readers of a folder pass over
 _SUFFIXES = (".npy", ".parquet")

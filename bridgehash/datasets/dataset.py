@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._files import StrPath
-from .._validation import unknown
-from ..feature_maps import UnitRows
+from .._core.errors import unknown
+from .._core.files import StrPath
+from ..models.feature_maps import UnitRows
 from .extracted import open_arrays, read_extracted
 from .files import DataFile, MissingData, checksum
 from .memory import Memory, Rows

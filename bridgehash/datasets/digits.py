@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from ..linalg import Array
+from .._core.linalg import Array
 from .task import TransferTask
 
 N_IMAGES = 1797

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._files import StrPath
-from ..feature_maps import UnitRows
+from .._core.files import StrPath
+from ..models.feature_maps import UnitRows
 from .memory import Rows
 from .task import TransferTask
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._files import StrPath, atomic_write
+from .._core.files import StrPath, atomic_write
 
 DATA_VARIABLE = "BRIDGEHASH_DATA"
 CACHE_VARIABLE = "BRIDGEHASH_CACHE"

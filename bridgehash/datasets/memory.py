@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..linalg import Array
+from .._core.linalg import Array
 
 Rows = tuple[Array, NDArray[Any]]  # X of shape (n, d), y of shape (n,)
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
-from ..linalg import Array
+from .._core.linalg import Array
 from .dataset import DataSet, Source, View, views
 from .files import DataFile
 from .memory import Rows

@@ -112,7 +112,7 @@ _SUN397 = DataSet(
     name="sun397",
     title="SUN397, photographs of 397 kinds of scenes",
     citation=(
-        "Xiao, Hays, Ehinger, Oliva and Torralba, SUN database: large-scale scene recognition "
+        "Xiao, Hays, Ehinger, Oliva and Torralba, SUN database: large-scale context recognition "
         "from abbey to zoo, CVPR 2010"
     ),
     licence="released for research; the photographs keep the terms of their owners",

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._files import StrPath
-from .._validation import unknown
+from .._core.errors import unknown
+from .._core.files import StrPath
 from .dataset import DataSet, View
 from .extracted import queries_of
 from .registry import DATASETS

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validation import UNKNOWN, check_domain, check_labels, class_ids
-from ..linalg import Array
+from .._core.linalg import Array
+from .._core.validation import UNKNOWN, check_domain, check_labels, class_ids
 
 
 @dataclass(frozen=True)

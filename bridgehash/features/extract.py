@@ -17,9 +17,8 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgehash._files import StrPath, atomic_write
-from bridgehash._version import __version__
-
+from .._core.files import StrPath, atomic_write
+from .._version import __version__
 from .backbones import Backbone, Features, Settings, find_backbone
 from .folder import Unreadable, class_of, list_images, pillow, read_image, why_unreadable
 from .journal import Journal

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from bridgehash._files import StrPath
+from .._core.files import StrPath
 
 if TYPE_CHECKING:
     from PIL.Image import Image

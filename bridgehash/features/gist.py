@@ -1,6 +1,6 @@
 """GIST: how strong each scale and orientation is in each part of a grey image.
 
-Oliva and Torralba, "Modeling the shape of the scene: a holistic representation of the spatial
+Oliva and Torralba, "Modeling the shape of the context: a holistic representation of the spatial
 envelope", IJCV 42, 2001, in the setting that most papers use: 4 scales, 8 orientations, a 4 x 4
 grid, hence 512 numbers an image. They live on a common scale below 1 and need no learning.
 """

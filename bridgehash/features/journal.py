@@ -18,8 +18,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgehash._files import atomic_write
-
+from .._core.files import atomic_write
 from .folder import Unreadable
 
 _FLOAT = np.dtype("<f4")

@@ -17,10 +17,12 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._files import ModelFileError, StrPath, load_model, map_model, save_model
+from .._core.errors import ModelFileError
+from .._core.files import StrPath
 from ..codes import n_bytes
+from ..models.model_file import load_model, map_model, save_model
+from .approximate import Lists
 from .batch import Batch, Ids, check_k, check_length, checked_batch, packed_codes
-from .ivf import Lists
 from .scan import Found, HostCodes
 from .state import State, as_words, empty, found, packed_rows, tagged, upserted, without
 
@@ -236,7 +238,7 @@ class HammingIndex:
     def _exact_searcher(self, state: State) -> Searcher:
         words = state.words[:, : state.n]
         if self.device is not None:
-            from .torch_scan import DeviceCodes
+            from .gpu import DeviceCodes
 
             return DeviceCodes(words, self.n_bits, self.device)
         return HostCodes(words, self.n_bits)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bridgehash.codes import hamming_tiles, n_bytes
+from ..codes import hamming_tiles, n_bytes
 
 _UNKNOWN = -1  # the label of a query whose class is not known
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgehash.metrics.histogram import DistanceHistogram, mean_recall
+from .histogram import DistanceHistogram, mean_recall
 
 _COLLAPSED = 0.01  # precision and recall that area_RP.m gives to codes that are all equal
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
 
-from bridgehash.metrics.histogram import DistanceHistogram, mean_recall
+from .histogram import DistanceHistogram, mean_recall
 
 Ranks = Sequence[int] | NDArray[np.integer[Any]]
 

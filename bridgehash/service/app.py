@@ -15,13 +15,15 @@ from starlette.responses import Response
 
 from .._version import __version__
 from .catalogue import Catalogue
-from .desk import Desk
 from .errors import Refused, first_problem, problem
-from .forms import AddForm, EncodeForm, RemoveForm, SearchForm
-from .guard import Guard
-from .routes import facts, items, searching
+from .middleware import Guard
+from .routes import info as facts
+from .routes import items
+from .routes import search as searching
 from .routes.site import page_files, site_router
+from .schemas import AddForm, EncodeForm, RemoveForm, SearchForm
 from .settings import Settings
+from .workers import Desk
 
 _FORMS = (EncodeForm, SearchForm, AddForm, RemoveForm)
 _SENTENCES = {404: "there is no such address; /docs lists them"}

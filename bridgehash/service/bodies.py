@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from .errors import Refused, from_validation, invalid
-from .forms import Form
+from .schemas import Form
 
 JSON, NPY = "application/json", "application/x-npy"
 _LONGEST_HEADER = 1024  # bytes of an .npy file's header

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..codes import pack
-from ..encoder import LinearEncoder
 from ..index import HammingIndex
 from ..index.batch import Ids, packed_codes
+from ..models.encoder import LinearEncoder
 from .errors import Refused, invalid
 from .images import ImageReader
 from .store import Store

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import persistence
-from ..base import BaseTransferHasher
-from ..encoder import LinearEncoder
-from ..origins import check_same_domain, check_same_model, encoder_of, origin
+from ..models import persistence
+from ..models.base import BaseTransferHasher
+from ..models.encoder import LinearEncoder
+from ..models.provenance import check_same_domain, check_same_model, encoder_of, origin
 from .catalogue import Catalogue, Question, Side
 from .images import ImageReader, picture_table
 from .settings import Settings

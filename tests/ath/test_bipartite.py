@@ -7,13 +7,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from bridgehash import ATH
-from bridgehash.ath.bipartite import (
-    AdaptiveBipartite,
-    GivenBipartite,
-    LabelBipartite,
-    as_graph,
-)
-from bridgehash.graphs import label_graph
+from bridgehash.ath.bipartite import AdaptiveBipartite, GivenBipartite, LabelBipartite, as_graph
+from bridgehash.neighbors.graphs import label_graph
 from tests import reference
 from tests.cases import two_domains
 

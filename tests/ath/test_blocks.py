@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bridgehash import ATH, as_blocks
-from bridgehash.ath import memory
-from bridgehash.ath.memory import memory_plan, n_bytes_of
+from bridgehash.ath import fit as memory
+from bridgehash.ath.fit import parse_size, plan_memory
 
 PRESETS = {
     "unsupervised": (),
@@ -43,7 +43,7 @@ def limited(X_s, X_t, extra, realisation, **settings):
     n = len(X_s) + len(X_t)
     always = n * 16 * item * memory._STATE + 4 * 20**2 * 8
     limit = always + 2 * memory._WORK * (1 << 12)
-    assert memory_plan(limit, (as_blocks(X_s), as_blocks(X_t)), 16).in_blocks
+    assert plan_memory(limit, (as_blocks(X_s), as_blocks(X_t)), 16).in_blocks
     settings = {"random_state": 0, "max_iter": 4, "tol": 0.0, "memory_limit": limit} | settings
     return getattr(ATH, realisation)(16, **settings).fit(X_s, X_t, **extra)
 
@@ -126,13 +126,13 @@ def test_a_large_limit_changes_nothing():
     ("text", "n"), [("1KiB", 1024), ("2 mb", 2 << 20), ("0.5G", 1 << 29), ("7", 7), (9, 9)]
 )
 def test_sizes_are_read(text, n):
-    assert n_bytes_of(text) == n
+    assert parse_size(text) == n
 
 
 @pytest.mark.parametrize("text", ["much", "1..5GiB", "-3GiB", "4 GiBs", "."])
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(ValueError, match="is not a size"):
-        n_bytes_of(text)
+        parse_size(text)
 
 
 FIT = """
@@ -160,4 +160,4 @@ def test_a_limit_is_kept(tmp_path, limit):
     files = [str(tmp_path / f"{name}.npy") for name in ("source", "target")]
     line = [sys.executable, "-c", FIT, *files, limit]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
-    assert int(done.stdout) <= n_bytes_of(limit)
+    assert int(done.stdout) <= parse_size(limit)

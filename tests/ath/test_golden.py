@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.sparse import coo_array, csr_array
 
+from bridgehash._core.linalg import SPDSolver, row_space
 from bridgehash.ath.steps import (
     Domain,
     code_step,
@@ -21,10 +22,9 @@ from bridgehash.ath.steps import (
     simplex_projection,
 )
 from bridgehash.codes import pack
-from bridgehash.graphs import KNNGraph, SparseGraph
-from bridgehash.linalg import SPDSolver, row_space
 from bridgehash.metrics import distance_histogram, radius_pr_area
-from bridgehash.neighbors import nearest
+from bridgehash.neighbors.graphs import KNNGraph, SparseGraph
+from bridgehash.neighbors.search import nearest
 
 FROZEN = 5  # rounds that keep the ranking of the start
 RELATIVE = 1e-6

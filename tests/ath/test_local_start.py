@@ -5,12 +5,11 @@ import pytest
 from scipy.sparse import csr_array
 
 from bridgehash import ATH, LocalStart, NoGraph
-from bridgehash.ath.features import Features
-from bridgehash.ath.local_start import local_directions
-from bridgehash.ath.starts import Scene
+from bridgehash._core.linalg import SPDSolver
+from bridgehash.ath.fit import Features
+from bridgehash.ath.starts import StartContext, local_directions
 from bridgehash.ath.steps import Domain, departure, normal_matrix, projection_step
-from bridgehash.graphs import SparseGraph, laplacian
-from bridgehash.linalg import SPDSolver
+from bridgehash.neighbors.graphs import SparseGraph, laplacian
 
 
 def rows(seed=0, n=40, d=6):
@@ -60,8 +59,8 @@ def test_two_rows_are_enough():
 
 def test_a_start_has_one_projection_for_both_domains():
     X = rows()
-    scene = Scene(X, X[:9] + 0.1, None, None, True, 8, 1.0, np.random.RandomState(0))
-    start = LocalStart(directions=0.5).begin(scene).scaled(2.0)
+    context = StartContext(X, X[:9] + 0.1, None, None, True, 8, 1.0, np.random.RandomState(0))
+    start = LocalStart(directions=0.5).begin(context).scaled(2.0)
     np.testing.assert_allclose(start.H_s, X @ start.A_s)
     np.testing.assert_allclose(start.H_t, (X[:9] + 0.1) @ start.A_t)
     np.testing.assert_allclose(np.abs(start.H_s).mean(), 2.0)

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import ortho_group
 
 from bridgehash import ATH
-from bridgehash.bench import evaluate
 from bridgehash.datasets import TransferTask
+from bridgehash.metrics.evaluate import evaluate
 
 TASKS = {
     "surf-effnet": ("office_caltech10", "caltech10_surf800", "amazon_effnet_lite0"),

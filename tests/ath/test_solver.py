@@ -8,7 +8,7 @@ from bridgehash.ath.bipartite import AdaptiveBipartite, LabelBipartite
 from bridgehash.ath.solver import solve
 from bridgehash.ath.starts import Start
 from bridgehash.ath.steps import Domain, Objective
-from bridgehash.graphs import KNNGraph, SparseGraph, label_graph
+from bridgehash.neighbors.graphs import KNNGraph, SparseGraph, label_graph
 from tests import reference
 
 R, ETA, LAM, RIDGE = 3, 4, 0.7, 0.2

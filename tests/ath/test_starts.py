@@ -7,20 +7,20 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.stats import ortho_group
 
-from bridgehash.ath.starts import STARTS, GivenStart, LabelStart, PCAStart, Scene, Start
+from bridgehash._core.linalg import pca
+from bridgehash.ath.starts import STARTS, GivenStart, LabelStart, PCAStart, Start, StartContext
 from bridgehash.codes import signs
-from bridgehash.linalg import pca
 from tests.cases import two_domains
 
 N_BITS = 4
 
 
-def scene(*, d_t=5, n_bits=N_BITS, labels=True, **shape):
+def context(*, d_t=5, n_bits=N_BITS, labels=True, **shape):
     data = two_domains(d_t=d_t, **shape)
     X_s, X_t = (X - X.mean(axis=0) for X in (data.X_source, data.X_target))
     y_s, y_t = (data.y_source, data.y_target) if labels else (None, None)
     same = X_s.shape[1] == X_t.shape[1]
-    return Scene(X_s, X_t, y_s, y_t, same, n_bits, 0.1, np.random.RandomState(0))
+    return StartContext(X_s, X_t, y_s, y_t, same, n_bits, 0.1, np.random.RandomState(0))
 
 
 def centre(rows):
@@ -51,7 +51,7 @@ def test_no_projections_stay_none():
 
 
 def test_domain_pca_is_that_of_each_domain():
-    here = scene()
+    here = context()
     start = STARTS["pca"].begin(here)
     np.testing.assert_allclose(start.H_s, here.X_s @ pca(here.X_s, N_BITS))
     np.testing.assert_allclose(start.H_t, here.X_t @ pca(here.X_t, N_BITS))
@@ -59,7 +59,7 @@ def test_domain_pca_is_that_of_each_domain():
 
 
 def test_shared_pca_is_one_basis_for_both():
-    here = scene(d_t=7)
+    here = context(d_t=7)
     start = STARTS["shared_pca"].begin(here)
     P = pca(np.vstack([here.X_s, here.X_t]), N_BITS)
     np.testing.assert_allclose(start.H_s, here.X_s @ P)
@@ -68,11 +68,11 @@ def test_shared_pca_is_one_basis_for_both():
 
 def test_shared_pca_of_two_spaces_is_refused():
     with pytest.raises(ValueError, match="7 and 5 features"):
-        STARTS["shared_pca"].begin(scene())
+        STARTS["shared_pca"].begin(context())
 
 
 def test_auto_shares_where_there_is_one_space():
-    for here, basis in ((scene(d_t=7), "shared"), (scene(), "domain")):
+    for here, basis in ((context(d_t=7), "shared"), (context(), "domain")):
         auto, named = (PCAStart(b, None).begin(here) for b in ("auto", basis))
         np.testing.assert_array_equal(auto.H_s, named.H_s)
         np.testing.assert_array_equal(auto.H_t, named.H_t)
@@ -80,8 +80,8 @@ def test_auto_shares_where_there_is_one_space():
 
 @pytest.mark.parametrize("d_t", [5, 7])
 def test_itq_turns_both_domains_alike_and_loses_less(d_t):
-    plain = PCAStart("auto", None).begin(scene(d_t=d_t))
-    turned = PCAStart("auto", "itq").begin(scene(d_t=d_t))
+    plain = PCAStart("auto", None).begin(context(d_t=d_t))
+    turned = PCAStart("auto", "itq").begin(context(d_t=d_t))
     V, H = (np.vstack([s.H_s, s.H_t]) for s in (plain, turned))
     np.testing.assert_allclose(H @ H.T, V @ V.T, atol=1e-9)  # one rotation for all rows
     lost = [np.linalg.norm(signs(Z) - Z) for Z in (V, H)]
@@ -90,7 +90,7 @@ def test_itq_turns_both_domains_alike_and_loses_less(d_t):
 
 @pytest.mark.parametrize("rotation", [None, "itq"])
 def test_more_bits_than_directions_keep_all_distances(rotation):
-    here = scene(n_bits=20)  # ranks 7 and 5: five components are common
+    here = context(n_bits=20)  # ranks 7 and 5: five components are common
     start = PCAStart("domain", rotation).begin(here)
     assert start.H_s.shape == (31, 20)
     assert start.H_t.shape == (24, 20)
@@ -101,7 +101,7 @@ def test_more_bits_than_directions_keep_all_distances(rotation):
 
 @pytest.mark.parametrize("name", ["pca", "itq", "labels"])
 def test_starts_do_not_see_rotations_of_the_features(name):
-    here = scene()
+    here = context()
     Q_s, Q_t = (ortho_group.rvs(X.shape[1], random_state=0) for X in (here.X_s, here.X_t))
     start = STARTS[name].begin(here)
     rng = np.random.RandomState(0)
@@ -115,27 +115,27 @@ def test_starts_do_not_see_rotations_of_the_features(name):
 
 @pytest.mark.parametrize("d_t", [5, 7])
 def test_each_class_begins_at_one_point(d_t):
-    here = scene(d_t=d_t)
-    start, plain = LabelStart().begin(here), PCAStart("auto", None).begin(scene(d_t=d_t))
+    here = context(d_t=d_t)
+    start, plain = LabelStart().begin(here), PCAStart("auto", None).begin(context(d_t=d_t))
     means = np.array([plain.H_t[here.y_t == label].mean(axis=0) for label in range(3)])
     np.testing.assert_allclose(start.H_s, centre(means)[here.y_s], atol=1e-9)
     np.testing.assert_allclose(start.H_t, centre(means)[here.y_t], atol=1e-9)
 
 
 def test_a_class_the_target_lacks_begins_at_its_source_mean():
-    here = scene()
+    here = context()
     here.y_t[here.y_t == 2] = 1
-    start, plain = LabelStart().begin(here), PCAStart("auto", None).begin(scene())
+    start, plain = LabelStart().begin(here), PCAStart("auto", None).begin(context())
     means = np.array([plain.H_t[here.y_t == label].mean(axis=0) for label in range(2)])
     means = centre(np.vstack([means, plain.H_s[here.y_s == 2].mean(axis=0)]))
     np.testing.assert_allclose(start.H_s, means[here.y_s], atol=1e-9)
 
 
 def test_samples_without_a_label_begin_where_pca_puts_them():
-    here = scene()
+    here = context()
     here.y_s[:5] = -1
     partly = replace(here, y_t=None)
-    start, plain = LabelStart().begin(partly), PCAStart("auto", None).begin(scene())
+    start, plain = LabelStart().begin(partly), PCAStart("auto", None).begin(context())
     np.testing.assert_allclose(start.H_s[:5], plain.H_s[:5], atol=1e-9)
     np.testing.assert_allclose(start.H_t, plain.H_t, atol=1e-9)
     assert np.abs(start.H_s[5:] - plain.H_s[5:]).max() > 0.1
@@ -143,8 +143,8 @@ def test_samples_without_a_label_begin_where_pca_puts_them():
 
 def test_label_start_without_labels_is_refused_by_name():
     with pytest.raises(ValueError, match="y_source or y_target"):
-        LabelStart().begin(scene(labels=False))
-    here = scene()
+        LabelStart().begin(context(labels=False))
+    here = context()
     here.y_s[:] = here.y_t[:] = -1
     with pytest.raises(ValueError, match="y_source or y_target"):
         LabelStart().begin(here)
@@ -155,7 +155,7 @@ def test_label_start_without_labels_is_refused_by_name():
 
 @pytest.mark.parametrize("form", [np.asarray, csr_array])
 def test_given_graph_is_handed_on_and_the_source_follows_it(form):
-    here = scene()
+    here = context()
     W = np.random.default_rng(0).random((31, 24)) * (np.arange(31)[:, None] != 3)  # 3 knows no one
     start = GivenStart(form(W)).begin(here)
     np.testing.assert_allclose(start.W @ np.eye(24), W)
@@ -167,15 +167,15 @@ def test_given_graph_is_handed_on_and_the_source_follows_it(form):
 
 
 def test_the_target_of_a_given_graph_begins_at_its_own_itq():
-    start = GivenStart(np.ones((31, 24))).begin(scene())
-    X = scene().X_t
+    start = GivenStart(np.ones((31, 24))).begin(context())
+    X = context().X_t
     np.testing.assert_allclose(
         np.linalg.norm(start.H_t), np.linalg.norm(X @ pca(X, N_BITS)), rtol=1e-9
     )
-    half = GivenStart(0.5 * np.ones((31, 24))).begin(scene())
+    half = GivenStart(0.5 * np.ones((31, 24))).begin(context())
     np.testing.assert_allclose(half.H_s, start.H_s, atol=1e-9)  # only proportions matter
 
 
 def test_a_given_graph_of_another_shape_is_refused():
     with pytest.raises(ValueError, match=r"shape \(3, 3\); \(31, 24\) is needed"):
-        GivenStart(np.ones((3, 3))).begin(scene())
+        GivenStart(np.ones((3, 3))).begin(context())

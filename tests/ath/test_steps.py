@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from bridgehash._core.linalg import SPDSolver, row_space
 from bridgehash.ath.steps import (
     Domain,
     Objective,
@@ -19,8 +20,7 @@ from bridgehash.ath.steps import (
     projection_step,
     simplex_projection,
 )
-from bridgehash.graphs import KNNGraph, SparseGraph, label_graph
-from bridgehash.linalg import SPDSolver, row_space
+from bridgehash.neighbors.graphs import KNNGraph, SparseGraph, label_graph
 from tests import reference
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -1,7 +1,7 @@
 """Stored runs of methods over similarities to anchors: their features, with their anchors."""
 
 from bridgehash import AnchorKernel
-from bridgehash.kernel_hashing import with_constant
+from bridgehash.baselines._kernel import with_constant
 
 
 def anchored(run, X_source, bandwidth=2 * 0.4**2, kernel="gaussian"):

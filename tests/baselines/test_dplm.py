@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bridgehash import DPLM, ITQ
-from bridgehash.anchor_graphs import AnchorGraphMap, anchor_graph
+from bridgehash.baselines._anchor_graph import AnchorGraphMap, anchor_graph
 from bridgehash.baselines.dplm import gradient, minimised, objective
 from bridgehash.codes import balanced_signs
 from tests.cases import two_domains

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bridgehash import FSDH
+from bridgehash.baselines._kernel import discrete_regression, with_constant
 from bridgehash.baselines.fsdh import CodewordTerm
-from bridgehash.kernel_hashing import discrete_regression, with_constant
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
 from tests.baselines.kernels import anchored, projector
 

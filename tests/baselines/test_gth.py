@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bridgehash import GTH
+from bridgehash._core.linalg import pca, random_orthonormal, standardised
 from bridgehash.baselines.gth import (
     Side,
     first_projections,
@@ -17,7 +18,6 @@ from bridgehash.baselines.gth import (
     turning_objective,
     with_new_signs,
 )
-from bridgehash.linalg import pca, random_orthonormal, standardised
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
 from tests.cases import two_domains
 

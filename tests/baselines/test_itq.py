@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bridgehash import ITQ
+from bridgehash._core.linalg import itq_rotation, pca
 from bridgehash.codes import signs
-from bridgehash.linalg import itq_rotation, pca
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
 
 

@@ -4,11 +4,7 @@ import numpy as np
 from sklearn.linear_model import Ridge
 
 from bridgehash import PrototypeBank
-from bridgehash.baselines.prototype_bank import (
-    bank_step,
-    guessed_classes,
-    regression_step,
-)
+from bridgehash.baselines.prototype_bank import bank_step, guessed_classes, regression_step
 from tests.cases import two_domains
 
 

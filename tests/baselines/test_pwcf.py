@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from bridgehash import PWCF
+from bridgehash._core.linalg import random_orthonormal, symmetric_product
 from bridgehash.baselines import pwcf
+from bridgehash.baselines._stiefel import minimise
 from bridgehash.baselines.pwcf import (
     Problem,
     Triplets,
@@ -20,11 +22,9 @@ from bridgehash.baselines.pwcf import (
     triplet_matrix,
 )
 from bridgehash.codes import signs
-from bridgehash.feature_maps import outward
-from bridgehash.graphs import laplacian
-from bridgehash.linalg import random_orthonormal, symmetric_product
-from bridgehash.neighbors import nearest
-from bridgehash.stiefel import minimise
+from bridgehash.models.feature_maps import outward
+from bridgehash.neighbors.graphs import laplacian
+from bridgehash.neighbors.search import nearest
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
 from tests.cases import two_domains
 

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from bridgehash import SCDH
+from bridgehash._core.linalg import RidgeSolver
+from bridgehash.baselines._kernel import with_constant
 from bridgehash.baselines.scdh import (
     code_step,
     completion,
@@ -12,9 +14,7 @@ from bridgehash.baselines.scdh import (
     relaxed_step,
 )
 from bridgehash.codes import signs
-from bridgehash.graphs import label_graph
-from bridgehash.kernel_hashing import with_constant
-from bridgehash.linalg import RidgeSolver
+from bridgehash.neighbors.graphs import label_graph
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
 from tests.baselines.kernels import anchored, projector
 

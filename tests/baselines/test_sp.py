@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from bridgehash import SP
+from bridgehash._core.linalg import pca
 from bridgehash.baselines.sp import largest_weights, sparse_projections
 from bridgehash.codes import signs
-from bridgehash.linalg import pca
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
 
 

@@ -7,18 +7,11 @@ import pytest
 from scipy.optimize import minimize
 
 from bridgehash import THPI
-from bridgehash.baselines.thpi import (
-    LAPITQ_PLUS,
-    Smoothness,
-    box_minimum,
-    code_step,
-    loss,
-    solve,
-)
+from bridgehash._core.linalg import itq_projection, procrustes, random_orthonormal, standardised
+from bridgehash.baselines.thpi import LAPITQ_PLUS, Smoothness, box_minimum, code_step, loss, solve
 from bridgehash.codes import balanced_signs, hamming, pack
-from bridgehash.graphs import KNNGraph, laplacian
-from bridgehash.linalg import itq_projection, procrustes, random_orthonormal, standardised
-from bridgehash.neighbors import nearest
+from bridgehash.neighbors.graphs import KNNGraph, laplacian
+from bridgehash.neighbors.search import nearest
 from tests.cases import two_domains
 
 

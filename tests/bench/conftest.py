@@ -23,7 +23,7 @@ use = "itq"
 
 [[method]]
 label = "ATH"
-use = "ath-u"
+use = "ath-unsupervised"
 params = {{ lam = 1, start = "pca" }}
 """
 TASK = "pacs/photo.gist512-sketch.effnet_lite0"
@@ -75,4 +75,4 @@ def make_record(area: float = 0.5, **changes: Any) -> dict[str, Any]:
     return {"settings": method.settings} | made
 
 
-ATH = {"use": "ath-u", "params": {"lam": 1.0, "start": "pca"}}
+ATH = {"use": "ath-unsupervised", "params": {"lam": 1.0, "start": "pca"}}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bridgehash.conftest import ALONE, ATH, TASK, TEXT, Make
 
 from bridgehash.bench.drawing import line_style, page_style, panel, svg, widen
 from bridgehash.bench.figures import plot_of, pooled_curve
@@ -14,8 +15,6 @@ from bridgehash.bench.panels import Plot
 from bridgehash.bench.spec import FIGURES, Suite, load_suite, parse_suite, suite_names
 from bridgehash.bench.tables import runs_of
 from bridgehash.metrics import DistanceHistogram, radius_pr_curve
-
-from .conftest import ALONE, ATH, TASK, TEXT, Make
 
 pytest.importorskip("matplotlib")
 
@@ -26,7 +25,7 @@ def figured(figure: str, more: str = "") -> Suite:
 
 def swept(figure: str, sweep: str, more: str = "") -> Suite:
     text = f'title = "T"\ntasks = ["{TASK}"]\nn_bits = [16]\nseeds = 2\nfigure = "{figure}"\n'
-    method = f'[[method]]\nlabel = "A"\nuse = "ath-u"\nsweep = {sweep}\n'
+    method = f'[[method]]\nlabel = "A"\nuse = "ath-unsupervised"\nsweep = {sweep}\n'
     return parse_suite("toy", f"{text}{more}\n{method}")
 
 
@@ -119,7 +118,7 @@ def course_records(record: Make) -> list[dict[str, Any]]:
     return [
         record(
             0.1 * n + 0.01 * seed,
-            use="ath-u",
+            use="ath-unsupervised",
             params={"max_iter": n},
             seed=seed,
             extras=["objective", "transfer"],
@@ -158,7 +157,7 @@ def test_two_parameters_make_a_heat_map(record: Make) -> None:
     suite = swept("grid", "{ alpha_source = [1e-3, 1.0], lam = [0.1, 1, 10] }")
     values = {(1e-3, 0.1): 0.1, (1e-3, 1.0): 0.2, (1.0, 0.1): 0.3, (1.0, 10.0): 0.44}
     records = [
-        record(area, use="ath-u", params={"alpha_source": a, "lam": b})
+        record(area, use="ath-unsupervised", params={"alpha_source": a, "lam": b})
         for (a, b), area in values.items()
     ]
     plot = plot_of(suite, records)
@@ -175,7 +174,7 @@ def test_two_parameters_make_a_heat_map(record: Make) -> None:
 
 def test_one_parameter_makes_a_line(record: Make) -> None:
     suite = swept("grid", "{ lam = [0.1, 1] }")
-    records = [record(lam / 2, use="ath-u", params={"lam": lam}) for lam in (0.1, 1.0)]
+    records = [record(lam / 2, use="ath-unsupervised", params={"lam": lam}) for lam in (0.1, 1.0)]
     axes = axes_of(plot_of(suite, records))
     assert axes.lines[0].get_ydata() == pytest.approx([5.0, 50.0])
     assert [t.get_text() for t in axes.get_xticklabels()] == ["0.1", "1"]

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bridgehash.conftest import ALONE, ATH, TEXT, Make
 
 from bridgehash.bench.report import report_page, write_report
 from bridgehash.bench.spec import Suite, load_suite, parse_suite, suite_names
-
-from .conftest import ALONE, ATH, TEXT, Make
 
 VOID = {"meta", "link", "br", "wbr", "hr", "img"}
 

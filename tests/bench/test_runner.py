@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from bridgehash import ITQ
-from bridgehash.base import BaseTransferHasher
 from bridgehash.bench import runner
 from bridgehash.bench.runner import Job, jobs_of, pending, run_job, run_suite
 from bridgehash.bench.spec import Suite, parse_suite
@@ -20,6 +19,7 @@ from bridgehash.bench.store import Store
 from bridgehash.bench.tables import runs_of
 from bridgehash.datasets import MissingData, parse_task
 from bridgehash.datasets.dataset import MEMORY
+from bridgehash.models.base import BaseTransferHasher
 
 TINY = """
 title = "Tiny"
@@ -34,7 +34,7 @@ use = "itq"
 
 [[method]]
 label = "ATH"
-use = "ath-s"
+use = "ath-supervised"
 labels = "both"
 params = { max_iter = 2 }
 """
@@ -82,7 +82,7 @@ def test_jobs_are_all_combinations(tiny: Suite) -> None:
 
 def test_a_record_holds_what_tables_and_figures_need(tiny: Suite, data: Path) -> None:
     record = run_job(jobs_of(tiny)[1], data)
-    assert record["use"] == "ath-s"
+    assert record["use"] == "ath-supervised"
     assert record["task"] == "own/a.f-b.g"
     assert record["rows"] == {"source": 40, "target": 45}
     assert set(record["data"]) == {"own/a.f.npz", "own/b.g.npz"}

@@ -19,7 +19,7 @@ from bridgehash.bench.spec import (
     tunable,
 )
 from bridgehash.bench.tables import published
-from bridgehash.methods import METHODS
+from bridgehash.registry import METHODS
 
 SMALL = """
 title = "T"
@@ -116,7 +116,11 @@ def test_the_paper_s_constants_are_those_of_the_package() -> None:
         ('"itq"', '"itq"\nparams = { max_it = 3 }', "no parameter of itq 'max_it'; did you mean"),
         ('"itq"', '"itq"\nparams = { n_bits = 3 }', "no parameter of itq 'n_bits'"),
         ('"itq"', '"itq"\nsweep = { n_iters = [3] }', "no parameter of itq 'n_iters'"),
-        ('"itq"', '"ath-s"', "ath-s needs features, labels of both, but labels = 'none'"),
+        (
+            '"itq"',
+            '"ath-supervised"',
+            "ath-supervised needs features, labels of both, but labels = 'none'",
+        ),
         ('"itq"', '"itq"\nlabels = "some"', "no kind of labels 'some'"),
         ('"itq"', '"itq"\n[[method]]\nuse = "itq"', "two methods have one label"),
         ("own/", "mine/", "no data set 'mine'"),
@@ -145,7 +149,7 @@ def test_what_cannot_be_run_is_refused(old: str, new: str, reason: str) -> None:
 
 
 def test_a_sweep_is_one_method_for_every_point() -> None:
-    sweep = 'use = "ath-u"\nlabel = "A, B"\nparams = { tol = 0 }\n'
+    sweep = 'use = "ath-unsupervised"\nlabel = "A, B"\nparams = { tol = 0 }\n'
     sweep += 'sweep = { lam = [0.1, 1], start = ["pca", "itq"] }'
     methods = parse_suite("small", SMALL.replace('use = "itq"', sweep)).methods
     assert [method.label for method in methods] == [

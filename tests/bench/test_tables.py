@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from bridgehash.conftest import ALONE, ATH, TASK, TEXT, Make
 
 from bridgehash.bench.spec import Suite, parse_suite
 from bridgehash.bench.tables import agreements, published, result_table, runs_of
-
-from .conftest import ALONE, ATH, TASK, TEXT, Make
 
 
 def test_a_cell_is_mean_and_spread_over_seeds(suite: Suite, record: Make) -> None:
@@ -52,7 +51,9 @@ def test_only_the_fits_of_the_suite_count(suite: Suite, record: Make) -> None:
         record(n_bits=24),
     ]
     assert runs_of(suite, others) == []
-    whole = record(use="ath-u", params={"lam": 1, "start": "pca"})  # 1 and 1.0 are one setting
+    whole = record(
+        use="ath-unsupervised", params={"lam": 1, "start": "pca"}
+    )  # 1 and 1.0 are one setting
     assert [run.label for run in runs_of(suite, [*others, whole])] == ["ATH"]
 
 

@@ -13,7 +13,7 @@ from bridgehash.cli.demo_service import make_catalogues
 from bridgehash.datasets import digit_domains
 from bridgehash.features.backbones import Settings, find_backbone
 from bridgehash.index import HammingIndex
-from bridgehash.origins import origin
+from bridgehash.models.provenance import origin
 from bridgehash.service.opening import Files
 
 SHAPES = ("disc", "bars", "box")

@@ -263,7 +263,7 @@ def test_ctrl_c_keeps_what_is_finished(run: Run, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_bar_counts_fits_on_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridgehash.cli.benching.may_animate", lambda: True)
+    monkeypatch.setattr("bridgehash.cli.bench.may_animate", lambda: True)
     ended = run(RUN)
     assert ended.code == 0
     assert f"{N_FITS}/{N_FITS}" in ended.err

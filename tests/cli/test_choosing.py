@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bridgehash import ATH, load, memberships
+from bridgehash import ATH, load
+from bridgehash.ath import propagation as memberships
 from bridgehash.ath.presets import PRESETS, PUBLISHED
 from bridgehash.cli.methods import build, choose_preset
 from bridgehash.codes import hamming

@@ -17,7 +17,6 @@ from rich.console import Console
 from sklearn.exceptions import ConvergenceWarning
 
 from bridgehash import ATH, load
-from bridgehash.bench import Scores
 from bridgehash.cli import demo, demo_study
 from bridgehash.cli.demo_study import METHODS, SUBTASKS, Method, Result, Study
 from bridgehash.cli.demo_terminal import show_nearest
@@ -25,6 +24,7 @@ from bridgehash.cli.main import main
 from bridgehash.codes import hamming
 from bridgehash.datasets import DigitDomains, digit_domains
 from bridgehash.metrics import DistanceHistogram
+from bridgehash.metrics.evaluate import Scores
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bridgehash.cli import loading
-from bridgehash.engines import EngineError, open_index
+from bridgehash._core.errors import EngineError
+from bridgehash.cli import index as loading
 from bridgehash.index import HammingIndex
+from bridgehash.index.servers import open_index
 
 Run = Callable[..., Any]
 Refused = Callable[[str], str]
@@ -152,7 +153,7 @@ def test_options_of_a_server_are_refused_for_a_file(refused: Refused, option: st
 def fail_at_the_third_batch(
     monkeypatch: pytest.MonkeyPatch, method: str, error: BaseException
 ) -> None:
-    from bridgehash.engines.postgres import PostgresIndex
+    from bridgehash.index.servers.postgres import PostgresIndex
 
     works, calls = getattr(PostgresIndex, method), []
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bridgehash.cli import extracting
+from bridgehash.cli import extract as extracting
 from bridgehash.features import BACKBONES
 from bridgehash.features import extract as extract_features
 

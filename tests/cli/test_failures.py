@@ -128,7 +128,7 @@ def test_numbers_do_not_match_names(refused: Refused) -> None:
         ),
         (SUPERVISED + "--preset supervized", "did you mean 'supervised'?"),
         (PLAIN + "--preset supervised", "needs --labels-source"),
-        (PLAIN + "--method aht", "did you mean 'ath'? Known: ath, ath-u, "),
+        (PLAIN + "--method aht", "did you mean 'ath'? Known: ath, ath-unsupervised, "),
         (PLAIN + "--method itq --preset kernel", "belong to --method ath"),
         (PLAIN + "--method itq --published", "belong to --method ath"),
         (PLAIN + "--set maxiter=3", "did you mean 'max_iter'? Known: alpha_source, "),
@@ -197,7 +197,7 @@ def test_no_space_leaves_the_old_file(
     for name in ("new.bh", "new.npy"):
         Path(name).write_text("old")
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    monkeypatch.setattr("bridgehash._files.os.fsync", raising(full))
+    monkeypatch.setattr("bridgehash.models.model_file.os.fsync", raising(full))
     message = refused(line)
     assert message.startswith("new.")
     assert "cannot be written (No space left on device); free some space" in message
@@ -298,7 +298,7 @@ def test_errors_of_the_fit(
 def test_interrupted_write_leaves_nothing(
     folder: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridgehash._files.os.fsync", raising(KeyboardInterrupt()))
+    monkeypatch.setattr("bridgehash.models.model_file.os.fsync", raising(KeyboardInterrupt()))
     for line in (PLAIN, ENCODE):
         assert "no half-written file" in refused(line, 130)
 

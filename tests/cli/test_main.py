@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from bridgehash import ATH, ITQ, Shared, __version__, load
-from bridgehash.base import DomainName
-from bridgehash.bench import Scores
+from bridgehash.cli.io import read_codes, read_labels
 from bridgehash.cli.methods import METHODS
-from bridgehash.cli.tables import read_codes, read_labels
 from bridgehash.metrics import distance_histogram
+from bridgehash.metrics.evaluate import Scores
+from bridgehash.models.base import DomainName
 
 Run = Callable[..., Any]
 

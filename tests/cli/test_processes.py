@@ -24,12 +24,12 @@ from bridgehash.cli.main import main
 sys.exit(main())
 """
 STUCK_WRITE = """
-import bridgehash._files, os, time
+import bridgehash.models.model_file, os, time
 def stuck(descriptor):
     print("writing", file=sys.stderr, flush=True)
     while True:  # a signal that another thread took is seen between two sleeps
         time.sleep(0.05)
-bridgehash._files.os.fsync = stuck
+bridgehash.models.model_file.os.fsync = stuck
 """
 SMALL_DISK = """
 import resource

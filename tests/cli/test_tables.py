@@ -14,15 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bridgehash.cli import tables
-from bridgehash.cli.tables import (
-    InputError,
-    check_output,
-    read_codes,
-    read_labels,
-    read_matrix,
-    write_codes,
-)
+from bridgehash._core.errors import InputError
+from bridgehash.cli import io as tables
+from bridgehash.cli.io import check_output, read_codes, read_labels, read_matrix, write_codes
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

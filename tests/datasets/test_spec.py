@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bridgehash.datasets import TaskSpec, TransferTask, View, parse_task
-from bridgehash.feature_maps import UnitRows
+from bridgehash.models.feature_maps import UnitRows
 
 OFFICE = "office-caltech10/caltech10.surf800-amazon.effnet_lite0"
 

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from bridgehash import ModelFileError
 from bridgehash.codes import hamming, pack, unpack
-from bridgehash.index import HammingIndex, numpy_scan
+from bridgehash.index import HammingIndex
+from bridgehash.index import scan as numpy_scan
 from bridgehash.index import scan as scan_module
 
 LENGTHS = [1, 8, 12, 63, 64, 65, 128, 190, 256, 512, 1024]

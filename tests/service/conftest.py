@@ -14,7 +14,7 @@ import pytest
 from bridgehash import ATH, ITQ, save
 from bridgehash.features.gist import DIMENSION
 from bridgehash.index import HammingIndex
-from bridgehash.origins import origin
+from bridgehash.models.provenance import origin
 
 pytest.importorskip("fastapi", reason="no service: pip install 'bridgehash[serve]'")
 

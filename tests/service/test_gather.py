@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from bridgehash.service.batching import Batcher
 from bridgehash.service.errors import Refused
-from bridgehash.service.gather import Gathered
 
 
 def gathered(work, lanes=1, most=8, waiting=100):
-    return Gathered(work, ThreadPoolExecutor(lanes), lanes=lanes, most=most, waiting=waiting)
+    return Batcher(work, ThreadPoolExecutor(lanes), lanes=lanes, most=most, waiting=waiting)
 
 
 def test_who_waits_is_served_together():

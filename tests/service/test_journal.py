@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bridgehash._core.errors import JournalError
 from bridgehash.index import HammingIndex
-from bridgehash.service.changes import Put, Take, as_record, from_record
-from bridgehash.service.journal import Journal, JournalError, framed, read_records
-from bridgehash.service.store import Store
+from bridgehash.service.journal import Journal, framed, read_records
+from bridgehash.service.store import Put, Store, Take, as_record, from_record
 
 ABOUT = {"n_bits": 12}
 RECORDS = [b"one", b"two" * 100, b"three"]

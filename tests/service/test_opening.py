@@ -11,7 +11,7 @@ import pytest
 from bridgehash import ATH, save
 from bridgehash.cli.main import main
 from bridgehash.index import HammingIndex
-from bridgehash.origins import origin
+from bridgehash.models.provenance import origin
 from bridgehash.service.opening import open_catalogues
 from tests.service.process import KEY
 

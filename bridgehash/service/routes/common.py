@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from ..bodies import JSON, NPY, as_npy
 from ..catalogue import Catalogue, Side
-from ..desk import Desk
 from ..errors import Problem
-from ..forms import Domain, Form
+from ..schemas import Domain, Form
 from ..settings import MOST_ID
+from ..workers import Desk
 
 PREFIX = "/v1/catalogues/{catalogue}"
 

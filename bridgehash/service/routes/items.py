@@ -23,12 +23,12 @@ from ..bodies import (
     read_body,
 )
 from ..catalogue import Catalogue, Side
-from ..changes import Put, Take
-from ..desk import Desk
 from ..errors import Refused, invalid
-from ..forms import Added, AddForm, Content, Item, Listing, Removed, RemoveForm, Tag
-from ..guard import check_writer
 from ..images import SHOWN
+from ..middleware import check_writer
+from ..schemas import Added, AddForm, Content, Item, Listing, Removed, RemoveForm, Tag
+from ..store import Put, Take
+from ..workers import Desk
 from .common import (
     BODY_REFUSALS,
     PREFIX,

@@ -1,0 +1,170 @@
+from ._core.errors import (
+    BridgehashError as BridgehashError,
+)
+from ._core.errors import (
+    BridgeWarning as BridgeWarning,
+)
+from ._core.errors import (
+    ClusterError as ClusterError,
+)
+from ._core.errors import (
+    EngineError as EngineError,
+)
+from ._core.errors import (
+    InputError as InputError,
+)
+from ._core.errors import (
+    JournalError as JournalError,
+)
+from ._core.errors import (
+    ModelFileError as ModelFileError,
+)
+from .ath import (
+    ATH as ATH,
+)
+from .ath import (
+    AdaptiveBipartite as AdaptiveBipartite,
+)
+from .ath import (
+    GivenBipartite as GivenBipartite,
+)
+from .ath import (
+    GivenStart as GivenStart,
+)
+from .ath import (
+    LabelBipartite as LabelBipartite,
+)
+from .ath import (
+    LabelStart as LabelStart,
+)
+from .ath import (
+    LocalStart as LocalStart,
+)
+from .ath import (
+    PairBipartite as PairBipartite,
+)
+from .ath import (
+    PairMap as PairMap,
+)
+from .ath import (
+    PCAStart as PCAStart,
+)
+from .ath import (
+    Propagation as Propagation,
+)
+from .ath import (
+    Start as Start,
+)
+from .ath import (
+    StartContext as StartContext,
+)
+from .ath import (
+    StructuralStart as StructuralStart,
+)
+from .baselines import (
+    DPLM as DPLM,
+)
+from .baselines import (
+    FSDH as FSDH,
+)
+from .baselines import (
+    GTH as GTH,
+)
+from .baselines import (
+    ITQ as ITQ,
+)
+from .baselines import (
+    KSH as KSH,
+)
+from .baselines import (
+    LSH as LSH,
+)
+from .baselines import (
+    PCAH as PCAH,
+)
+from .baselines import (
+    PSCA as PSCA,
+)
+from .baselines import (
+    PWCF as PWCF,
+)
+from .baselines import (
+    SCDH as SCDH,
+)
+from .baselines import (
+    SDH as SDH,
+)
+from .baselines import (
+    SH as SH,
+)
+from .baselines import (
+    SHSR as SHSR,
+)
+from .baselines import (
+    SP as SP,
+)
+from .baselines import (
+    THPI as THPI,
+)
+from .baselines import (
+    AnchorGraphMap as AnchorGraphMap,
+)
+from .baselines import (
+    Procrustes as Procrustes,
+)
+from .baselines import (
+    PrototypeBank as PrototypeBank,
+)
+from .baselines import (
+    RidgeMap as RidgeMap,
+)
+from .baselines import (
+    Shared as Shared,
+)
+from .baselines import (
+    SpectralModes as SpectralModes,
+)
+from .index import HammingIndex as HammingIndex
+from .metrics import evaluate as evaluate
+from .models import (
+    AnchorKernel as AnchorKernel,
+)
+from .models import (
+    LinearEncoder as LinearEncoder,
+)
+from .models import (
+    PrincipalMap as PrincipalMap,
+)
+from .models import (
+    TrainingData as TrainingData,
+)
+from .models import (
+    UnitRows as UnitRows,
+)
+from .models import (
+    load as load,
+)
+from .models import (
+    save as save,
+)
+from .neighbors import (
+    FactoredGraph as FactoredGraph,
+)
+from .neighbors import (
+    Graph as Graph,
+)
+from .neighbors import (
+    KNNGraph as KNNGraph,
+)
+from .neighbors import (
+    LabelGraph as LabelGraph,
+)
+from .neighbors import (
+    NoGraph as NoGraph,
+)
+from .neighbors import (
+    SparseGraph as SparseGraph,
+)
+from .streaming import as_blocks as as_blocks
+
+__version__: str

@@ -1,0 +1,255 @@
+"""Which array library an input belongs to, and the few verbs that the array API lacks.
+
+The numerical code is written once, over the array API: NumPy, torch, array-api-strict. Where a
+library needs something of its own, it is said here and nowhere else. Labels, sparse matrices
+and searches live on the host unless the data is on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.externals.array_api_compat import (
+    array_namespace,
+    device,
+    is_array_api_obj,
+    is_numpy_array,
+    is_torch_array,
+)
+
+__all__ = [
+    "array_namespace",
+    "astype",
+    "balanced_signs",
+    "block_rows",
+    "by_rows",
+    "column_means",
+    "device",
+    "empty_on",
+    "is_array_api_obj",
+    "is_foreign",
+    "is_half",
+    "is_on_gpu",
+    "kth_smallest",
+    "like",
+    "place",
+    "row_norms",
+    "row_squares",
+    "rows_product",
+    "singular",
+    "spd_solver",
+    "take_rows",
+    "to_numpy",
+]
+
+_SMALL = 1_000_000  # OpenBLAS sums products of no more steps than this in another order
+_IN_CACHE = 1 << 19  # values of a block of rows, and no fewer rows than _ROWS: benchmarks/encode.py
+_ROWS, _ROWS_ON_DEVICE = 1024, 1 << 18
+
+
+def is_foreign(x: Any) -> bool:
+    """Is x an array of another library than NumPy?"""
+    return bool(is_array_api_obj(x)) and not is_numpy_array(x)
+
+
+def is_on_gpu(x: Any) -> bool:
+    """Is x a torch tensor in the memory of a CUDA device?"""
+    return bool(is_torch_array(x)) and x.is_cuda
+
+
+def to_numpy(x: Any) -> NDArray[Any]:
+    """The values of x on the host; a NumPy array stands for itself."""
+    if is_torch_array(x):
+        x = x.detach().cpu().numpy()
+    return np.asarray(x)
+
+
+def like(x: Any, reference: Any, dtype: Any = None) -> Any:
+    """x in the library, and on the device, of another array; without a copy where it is there.
+
+    The type of the values stays unless `dtype` is given.
+
+    >>> like([1, 2], np.zeros(1), np.float32)
+    array([1., 2.], dtype=float32)
+    """
+    xp = array_namespace(reference)
+    if is_numpy_array(reference):
+        return np.asarray(to_numpy(x), dtype=dtype)
+    if not is_array_api_obj(x) or array_namespace(x) is not xp:
+        values = np.require(to_numpy(x), requirements=["C", "W"])  # torch warns of read-only ones
+        x = xp.asarray(values, device=device(reference))
+    elif device(x) != device(reference):
+        x = x.to(device(reference))
+    return x if dtype is None or x.dtype == dtype else xp.astype(x, dtype)
+
+
+def place(x: Any) -> tuple[str, str]:
+    """Name of the library and of the device of an array."""
+    return array_namespace(x).__name__, str(device(x))
+
+
+def is_half(x: Any) -> bool:
+    """Is x a torch tensor of 16-bit floats?"""
+    return bool(is_torch_array(x)) and x.is_floating_point() and x.dtype.itemsize == 2
+
+
+def block_rows(X: Any, P: Any) -> int:
+    """Rows of X to multiply with P at a time: those that stay in cache, on a host."""
+    if not is_numpy_array(X):
+        return _ROWS_ON_DEVICE
+    return max(_ROWS, _IN_CACHE // max(1, X.shape[1]), _least_rows(P))
+
+
+def rows_product(Z: Any, P: Any) -> Any:
+    """Z @ P, where a row has the same product alone and beside others; float32 for 16-bit Z.
+
+    OpenBLAS adds the terms of a small product in another order than those of a large one, so
+    few rows are filled up with zeros. Other libraries are taken as they are.
+
+    >>> rows_product(np.ones((1, 2)), np.eye(2))
+    array([[1., 1.]])
+    """
+    if is_numpy_array(Z):
+        n, least = len(Z), _least_rows(P)
+        if n >= least:
+            return Z @ P
+        filled = np.zeros((least, Z.shape[1]), dtype=Z.dtype)
+        filled[:n] = Z
+        return (filled @ P)[:n]
+    if not is_half(Z):
+        return Z @ P
+    xp = array_namespace(Z)
+    if Z.is_cuda:  # sums and the result are float32, or the threshold would be lost in rounding
+        return xp.mm(Z, P.to(Z.dtype), out_dtype=xp.float32)
+    return Z.to(xp.float32) @ P.to(xp.float32)
+
+
+def _least_rows(P: Any) -> int:
+    return int(_SMALL // max(1, P.shape[0] * P.shape[1]) + 1)
+
+
+def by_rows(x: Any) -> Any:
+    """x with one row after another in memory, which decides how products are rounded."""
+    if is_torch_array(x):
+        return x.contiguous()
+    return np.ascontiguousarray(x) if is_numpy_array(x) else x
+
+
+def row_norms(X: Any) -> Any:
+    """Norm of each row, in float32 for 16-bit X.
+
+    >>> row_norms(np.array([[3.0, 4.0]]))
+    array([5.])
+    """
+    xp = array_namespace(X)
+    if is_torch_array(X):
+        return X.norm(dim=1, dtype=xp.float32 if is_half(X) else None)
+    return xp.sqrt(xp.linalg.vecdot(X, X))
+
+
+def row_squares(X: Any) -> Any:
+    """Squared norm of each row, without a temporary as large as X where the library can.
+
+    >>> row_squares(np.array([[3.0, 4.0]]))
+    array([25.])
+    """
+    if is_numpy_array(X):
+        return np.einsum("ij,ij->i", X, X)
+    return array_namespace(X).linalg.vecdot(X, X)
+
+
+def kth_smallest(X: Any, k: int) -> Any:
+    """The value at place k, counted from 0, of each column in ascending order.
+
+    >>> kth_smallest(np.array([[3.0], [1.0], [2.0]]), 1)
+    array([2.])
+    """
+    if is_numpy_array(X):
+        return np.partition(np.ascontiguousarray(X.T), k, axis=1)[:, k]
+    return array_namespace(X).sort(X, axis=0)[k, :]
+
+
+def spd_solver(Phi: Any, ridge: float) -> Callable[[Any], Any]:
+    """b ↦ (Φ + ρI)⁻¹ b, for a library other than NumPy."""
+    xp = array_namespace(Phi)
+    Phi = Phi + ridge * xp.eye(Phi.shape[0], dtype=Phi.dtype, device=device(Phi))
+    if is_torch_array(Phi):
+        import torch
+
+        L, info = torch.linalg.cholesky_ex(Phi)
+        if int(info) != 0:
+            raise singular(ridge)
+        return lambda b: torch.cholesky_solve(b, L)
+    return lambda b: xp.linalg.solve(Phi, b)
+
+
+def singular(ridge: float) -> np.linalg.LinAlgError:
+    """What to say of a Φ that has no factor."""
+    return np.linalg.LinAlgError(
+        f"the normal matrix is singular at ridge={ridge:g}; give a larger ridge"
+    )
+
+
+def take_rows(X: Any, rows: NDArray[np.intp]) -> Any:
+    """Rows of X by number."""
+    if is_numpy_array(X):
+        return X[rows]
+    return array_namespace(X).take(X, like(rows, X), axis=0)
+
+
+def empty_on(device: str) -> Any:
+    """An array without values on a device of torch; "auto": a GPU, or NumPy where there is none."""
+    try:
+        import torch
+    except ImportError as error:
+        if device == "auto":
+            return np.empty(0)
+        raise ImportError(
+            f"device={device!r} needs torch; pip install 'bridgehash[gpu]'"
+        ) from error
+    if device == "auto":
+        return torch.empty(0, device="cuda") if torch.cuda.is_available() else np.empty(0)
+    try:
+        return torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"device={device!r} is not to be had: {str(error).splitlines()[0]}"
+        ) from error
+
+
+def astype(X: Any, dtype: Any) -> Any:
+    """X with values of another type; X itself where they are of that type."""
+    return array_namespace(X).astype(X, dtype, copy=False)
+
+
+def column_means(X: Any) -> Any:
+    """The mean row, summed in float64."""
+    xp = array_namespace(X)
+    return astype(xp.sum(X, axis=0, dtype=xp.float64) / X.shape[0], X.dtype)
+
+
+def balanced_signs(H: NDArray[np.floating]) -> NDArray[np.floating]:
+    """In each column +1 for the larger half, -1 for the rest, as floats of the type of H.
+
+    With an odd number of samples one more is -1; equal values go by position.
+
+    >>> balanced_signs(np.array([[0.1], [0.9], [0.4]]))
+    array([[-1.],
+           [ 1.],
+           [-1.]])
+    """
+    xp, n = array_namespace(H), H.shape[0]
+    if n < 2:
+        return xp.full_like(H, -1.0)
+    cut = kth_smallest(H, n - n // 2)  # the least of the larger half
+    above, equal = cut < H, cut == H
+    wanted = n // 2 - xp.count_nonzero(above, axis=0)
+    if bool(xp.any(xp.count_nonzero(equal, axis=0) != wanted)):  # ties: the last ones are up
+        from_the_end = xp.flip(
+            xp.cumulative_sum(xp.flip(xp.astype(equal, xp.int64), axis=0), axis=0), axis=0
+        )
+        equal = equal & (from_the_end <= wanted)
+    return 2.0 * xp.astype(above | equal, H.dtype) - 1.0

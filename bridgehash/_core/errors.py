@@ -1,0 +1,100 @@
+"""The exceptions of the package, and the one way to add a name to an error.
+
+Every exception raised on purpose is a `BridgehashError`. One about an argument is an `InputError`
+and knows which: `error.argument` is its name, `error.problem` the message without it, so that a
+caller can use a name of its own (the command line says `--labels-source` for `y_source`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+
+class BridgehashError(Exception):
+    """Base class of all exceptions that bridgehash raises on purpose."""
+
+
+class InputError(BridgehashError, ValueError):
+    """An argument, a file or a value that cannot be used.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong and how to fix it.
+    argument : str, optional
+        Name of the argument or file. It is put before the problem in the message.
+
+    Examples
+    --------
+    >>> error = InputError("1 row; at least 2 are needed", "X_source")
+    >>> str(error), error.argument
+    ('X_source: 1 row; at least 2 are needed', 'X_source')
+    """
+
+    def __init__(self, problem: str, argument: str = "") -> None:
+        super().__init__(f"{argument}: {problem}" if argument else problem)
+        self.problem = problem
+        self.argument = argument
+
+
+class ModelFileError(InputError):
+    """A model or index file that cannot be used."""
+
+
+class EngineError(BridgehashError, RuntimeError):
+    """A database server that cannot do what it was asked."""
+
+
+class ClusterError(BridgehashError, ConnectionError):
+    """A Dask cluster that cannot do the work."""
+
+
+class JournalError(BridgehashError, RuntimeError):
+    """A change that could not be written to disk; nothing was changed."""
+
+
+class BridgeWarning(UserWarning):
+    """The two domains were matched no better than by chance: cross-domain search will not work."""
+
+
+@contextmanager
+def named(name: str | os.PathLike[str], remedy: str = "check the file") -> Iterator[None]:
+    """Put a name before errors about what is read or written inside.
+
+    An `InputError` without an argument gets this one. An `OSError`, and whatever else a parser
+    raises for a broken file, becomes an `InputError` that ends with the remedy.
+
+    >>> with named("a.npy"):
+    ...     raise InputError("is empty")
+    Traceback (most recent call last):
+    ...
+    bridgehash._core.errors.InputError: a.npy: is empty
+    """
+    name = os.fspath(name)
+    try:
+        yield
+    except InputError as error:
+        problem = str(error)
+        raise type(error)(problem, name) from error.__cause__
+    except (BridgehashError, MemoryError):
+        raise
+    except FileNotFoundError as error:
+        raise InputError("file not found", name) from error
+    except Exception as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        text = " ".join(reason.split())[:200]
+        raise InputError(f"cannot be read ({text}); {remedy}", name) from error
+
+
+def unknown(kind: str, name: str, known: Collection[str]) -> str:
+    """Message for an unknown name, with the nearest known one.
+
+    >>> unknown("start", "pac", ["pca", "itq"])
+    "unknown start 'pac'; did you mean 'pca'? Choose from: pca, itq"
+    """
+    nearest = difflib.get_close_matches(name, list(known), n=1)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
+    return f"unknown {kind} {name!r}{hint} Choose from: {', '.join(known)}"

@@ -1,0 +1,49 @@
+"""Atomic writes: a file is replaced whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+StrPath = str | os.PathLike[str]
+
+
+@contextmanager
+def atomic_write(path: StrPath) -> Iterator[Path]:
+    """Yield a temporary path that replaces `path` if the block succeeds.
+
+    If the block fails, the temporary file is removed and `path` is unchanged. A killed process
+    leaves at most a hidden `.bridgehash-*.tmp` beside it. Symbolic links are followed, and
+    permissions follow the umask.
+    """
+    path = Path(path)
+    if path.is_symlink():
+        path = path.resolve()
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: the directory {path.parent} does not exist; create it")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path}: is a directory; name a file in it")
+    temporary = path.parent / f".bridgehash-{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    temporary.touch(exist_ok=False)  # 0666 less the umask, whatever the writer would choose
+    try:
+        yield temporary
+        with open(temporary, "r+b") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    fsync_directory(path.parent)
+
+
+def fsync_directory(directory: Path) -> None:
+    """Make a rename survive a power cut; Windows has no such call and needs none."""
+    if hasattr(os, "O_DIRECTORY"):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,425 @@
+"""The few pieces of linear algebra that more than one method needs.
+
+Everything here is blind to the order of the samples and to a rotation of the features (signs of
+principal directions follow the projected samples, not the loadings), so that whatever is built
+from these parts inherits both properties.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import (
+    cholesky,
+    eigh,
+    get_blas_funcs,
+    get_lapack_funcs,
+    qr,
+    solve_triangular,
+)
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from .arrays import (
+    array_namespace,
+    astype,
+    is_array_api_obj,
+    is_foreign,
+    like,
+    row_squares,
+    singular,
+    spd_solver,
+    take_rows,
+    to_numpy,
+)
+
+Array = NDArray[np.floating]
+
+_BLOCKS = 8  # of columns in a symmetric product: (8 + 1) / 16 of the work
+_WELL_APART = 1e-6  # smallest share of a row that its predecessors do not explain, squared
+_MANY, _SOME = 2048, 1024  # above so many rows and features, directions come from some rows
+_INERTIA = 1e-12  # relative
+_LARGE = 1 << 28  # bytes of a matrix that is not copied whole
+_DENSE_EIGH = 0.25  # above this share of the spectrum a full decomposition is faster
+
+
+def pca(X: Array, n_components: int, *others: Array) -> Array:
+    """Principal directions of centred rows, by decreasing variance; never more than the rank.
+
+    With more than 2,048 rows of more than 2,048 features they are those of 1,024 rows (or eight a
+    direction), spread evenly over the distances from the mean.
+
+    The sign of a direction is free; here the third moment of its projections is positive. Unlike
+    a rule on the loadings this does not change when the features are rotated, and it
+    tends to agree between two domains that show the same things.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Centred samples.
+    n_components : int
+        Directions wanted.
+    others : arrays of shape (n', d)
+        Further samples of the same space.
+
+    Returns
+    -------
+    P : array of shape (d, p)
+        Orthonormal columns, p = min(n_components, rank of X).
+
+    Examples
+    --------
+    >>> pca(np.array([[-1.0, 0.0], [-1.0, 0.0], [2.0, 0.0]]), n_components=2)
+    array([[1.],
+           [0.]])
+    """
+    return astype(principal(X, n_components, *others), X.dtype)
+
+
+def principal(X: Array, n_components: int, *others: Array) -> Array:
+    """`pca` in float64, whatever the type of the rows: what follows may turn on single signs."""
+    parts = [X, *others]
+    n = sum(part.shape[0] for part in parts)
+    if in_memory(X) and min(n, X.shape[1]) > _MANY:
+        share = max(_SOME, 8 * n_components) / n
+        parts = [sample_by_norm(part, round(share * part.shape[0])) for part in parts]
+        n = sum(part.shape[0] for part in parts)
+    if n < X.shape[1]:
+        rows = as_double(array_namespace(*parts).concat(parts, axis=0))
+        values, vectors = leading(rows @ rows.T, n_components)
+        P = rows.T @ vectors / values**0.5
+        return P * majority_sign(rows @ P)
+    C = gram(parts[0])
+    for part in parts[1:]:
+        C = C + gram(part)
+    P = leading(C, n_components)[1]
+    return P * majority_sign(*(V for part in parts for V in _projections(part, P)))
+
+
+def in_memory(X: Any) -> bool:
+    """Is X an array, rather than rows that are read in blocks (`bridgehash.streaming.operator`)?"""
+    return bool(is_array_api_obj(X))
+
+
+def as_double(X: Array) -> Array:
+    """X in float64."""
+    return astype(X, array_namespace(X).float64)
+
+
+def gram(X: Any) -> Array:
+    """XᵀX in float64."""
+    if not in_memory(X):
+        return as_double(X.gram())
+    C: Any = 0.0
+    for part in row_parts(X):
+        rows = as_double(X[part, :])
+        C = rows.T @ rows + C
+    return C
+
+
+def _projections(X: Any, P: Array) -> Iterator[Array]:
+    if not in_memory(X):
+        yield as_double(X @ P)
+        return
+    for part in row_parts(X):
+        yield as_double(X[part, :]) @ P
+
+
+def leading(C: Array, k: int) -> tuple[Array, Array]:
+    """The k largest eigenvalues, or as many as C has rank, with their vectors; by the host."""
+    m = C.shape[0]
+    k = min(k, m)
+    subset = (m - k, m - 1) if k < _DENSE_EIGH * m else None
+    values, vectors = eigh(to_numpy(C), subset_by_index=subset, check_finite=False)
+    values, vectors = values[::-1][:k], vectors[:, ::-1][:, :k]
+    keep = values > values[:1] * m * np.finfo(values.dtype).eps
+    return like(values[keep], C), like(vectors[:, keep], C)
+
+
+def sample_by_norm(X: Any, n: int) -> Array:
+    """n rows spread evenly over the norms, so that no order of the rows changes which.
+
+    Norms are compared in float64: rows of either precision are the same ones.
+    """
+    squares = (
+        [row_squares(as_double(X[part, :])) for part in row_parts(X)] if in_memory(X) else None
+    )
+    norms = X.row_squares() if squares is None else np.concatenate([*map(to_numpy, squares)])
+    order = np.argsort(norms, kind="stable")
+    places = order[np.linspace(0, len(order) - 1, min(n, len(order))).round().astype(int)]
+    return take_rows(X, places) if in_memory(X) else X.take(places)
+
+
+def majority_sign(*parts: Array) -> Array:
+    """The sign of the third moment of each column: one that no order of the rows changes."""
+    xp = array_namespace(*parts)
+    moments = sum(xp.sum(V**3, axis=0) for V in parts)
+    return xp.where(moments < 0, -xp.ones_like(moments), xp.ones_like(moments))
+
+
+def unit_rows(X: Array) -> Array:
+    """Divide each row by its norm; zero rows stay zero.
+
+    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+    xp = array_namespace(X)
+    limits = xp.finfo(X.dtype)
+    with np.errstate(over="ignore", under="ignore"):
+        squares = row_squares(X)
+    odd = ~xp.isfinite(squares) | (squares < float(limits.smallest_normal / limits.eps))
+    if bool(xp.any(odd)):  # rows so large or so small that their squares overflow or vanish
+        largest = xp.max(xp.abs(X), axis=1)
+        X = X / xp.where(odd & (largest > 0), largest, xp.ones_like(largest))[:, None]
+        squares = row_squares(X)
+    return X * (1.0 / xp.sqrt(xp.where(squares > 0, squares, xp.ones_like(squares))))[:, None]
+
+
+def standardised(X: Array) -> tuple[Array, Array, float]:
+    """Rows brought to mean zero and root-mean-square norm one, with that mean and that norm.
+
+    >>> standardised(np.array([[1.0], [5.0]]))
+    (array([[-1.],
+           [ 1.]]), array([3.]), 2.0)
+    """
+    mean = X.mean(axis=0)
+    X = X - mean
+    scale = mean_square(X) ** 0.5 or 1.0
+    X *= 1.0 / scale
+    return X, mean, scale
+
+
+def mean_square(X: Any) -> float:
+    """Mean squared norm of the rows.
+
+    >>> mean_square(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    12.5
+    """
+    squares = row_squares(X) if in_memory(X) else X.row_squares()
+    xp = array_namespace(squares)
+    return float(xp.sum(squares, dtype=xp.float64)) / X.shape[0]
+
+
+def random_orthonormal(p: int, r: int, rng: np.random.RandomState) -> Array:
+    """A random p × r matrix, uniform among those with orthonormal columns (rows if p < r).
+
+    >>> Q = random_orthonormal(2, 3, np.random.RandomState(0))
+    >>> np.allclose(Q @ Q.T, np.eye(2))
+    True
+    """
+    Q, R = np.linalg.qr(rng.standard_normal((max(p, r), min(p, r))))
+    Q = Q * np.sign(np.diag(R))
+    return Q if p >= r else Q.T
+
+
+def procrustes(C: Array, *, within_rank: bool = False) -> Array:
+    """The matrix with orthonormal columns (or rows) closest to C: argmax tr(QᵀC).
+
+    Where C lacks full rank, directions that it says nothing about are completed at will, or are
+    mapped to zero `within_rank`.
+
+    >>> procrustes(np.diag([2.0, 5.0]))
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    U, values, Vt = np.linalg.svd(to_numpy(C), full_matrices=False)  # small: the host does it
+    if within_rank:
+        keep = values > values[:1] * max(C.shape) * np.finfo(values.dtype).eps
+        U, Vt = U[:, keep], Vt[keep]
+    return like(U @ Vt, C)
+
+
+def itq_rotation(V: Array, R: Array, n_iter: int = 50) -> Array:
+    """Rotation that brings V closest to the corners of the cube: min ‖sign(VR) - VR‖².
+
+    Iterative quantisation (Gong & Lazebnik 2011), started at R. With fewer columns in V than in
+    R the rows of R stay orthonormal instead, so that codes may be longer than the rank
+    of the data.
+    """
+    xp = array_namespace(V)
+    for _ in range(n_iter):
+        C = V.T @ (2.0 * xp.astype(V @ R > 0, V.dtype) - 1.0)
+        # Where C says nothing, as for two bits that are alike, R stays: not rounding decides.
+        R = procrustes(C + _INERTIA * float(xp.max(xp.abs(C))) * R)
+    return R
+
+
+def itq_projection(X: Array, n_bits: int, n_iter: int, rng: np.random.RandomState) -> Array:
+    """Principal directions of centred rows, turned by ITQ from a random rotation: P R."""
+    P = principal(X, n_bits)
+    R = random_orthonormal(P.shape[1], n_bits, rng)
+    return astype(P @ itq_rotation(as_double(X) @ P, R, n_iter), X.dtype)
+
+
+def row_space(X: Array) -> tuple[Array, Callable[[Array], Array]]:
+    """Coordinates Z of X in the space its rows span, where that is smaller, and the way back.
+
+    X = Z Qᵀ with Q orthonormal, so norms, distances, principal components and a ridge term are the
+    same for Z as for X: solve in n dimensions for Z, then `back(A)` = Q A is the solution for X.
+    For n ≥ d, Z is X itself; otherwise it is zero above its diagonal.
+    """
+    if X.shape[0] >= X.shape[1]:
+        return X, lambda A: A
+    if is_foreign(X):
+        Q, R = array_namespace(X).linalg.qr(X.T)
+        return R.T, lambda A: Q @ A
+    found = _row_space_by_cholesky(X)
+    if found is not None:
+        return found
+    Q, R = qr(X.T, mode="economic", check_finite=False)
+    return np.ascontiguousarray(R.T), lambda A: Q @ A
+
+
+def _row_space_by_cholesky(X: Array) -> tuple[Array, Callable[[Array], Array]] | None:
+    """`row_space` from XXᵀ, a quarter of the time; None where rows are nearly dependent.
+
+    Rows that sum to zero are spanned by all but the last, X₁. With LLᵀ = X₁X₁ᵀ, Z is L and below it
+    the negative sum of its rows, and Q = X₁ᵀL⁻ᵀ.
+    """
+    n = len(X)
+    first = X[:-1]
+    G = first @ first.T
+    spread = float(np.trace(G)) / n
+    if np.abs(X.sum(axis=0)).max() > n * np.finfo(X.dtype).eps * np.sqrt(spread):
+        return None
+    try:
+        L = cholesky(G, lower=True, overwrite_a=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return None
+    diagonal = np.square(np.diagonal(L))
+    if diagonal.min() < _WELL_APART * diagonal.max():
+        return None
+    Z = np.vstack([L, -L.sum(axis=0)])
+
+    def back(A: Array) -> Array:
+        return first.T @ solve_triangular(L, A, lower=True, trans="T", check_finite=False)
+
+    return Z, back
+
+
+def product(A: Any, B: Any) -> Any:
+    """A @ B by SciPy's BLAS, for loops that also use SciPy's LAPACK or scikit-learn.
+
+    NumPy and SciPy bring a BLAS each, and the threads of the one spin for a while after every
+    call: two that take turns run at half their speed.
+
+    >>> product(np.eye(2), np.array([[1.0], [2.0]]))
+    array([[1.],
+           [2.]])
+    """
+    if not (isinstance(A, np.ndarray) and isinstance(B, np.ndarray)):
+        return A @ B
+    gemm: Any = get_blas_funcs("gemm", (A, B))
+    (a, trans_a), (b, trans_b) = (
+        (M.T, False) if M.flags.c_contiguous else (M, True) for M in (A, B)
+    )
+    return gemm(1.0, b, a, trans_a=trans_b, trans_b=trans_a).T  # (AB)ᵀ = BᵀAᵀ, in Fortran's order
+
+
+def row_parts(X: Array) -> list[slice]:
+    """The rows of X, in pieces where a copy of all would be large.
+
+    >>> row_parts(np.zeros((3, 2)))
+    [slice(0, 3, None)]
+    """
+    n, m = X.shape
+    many = isinstance(X, np.ndarray) and X.nbytes > _LARGE
+    step = max(1, _LARGE // (8 * m * X.itemsize)) if many else n
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+
+def symmetric_product(X: Array, Y: Array, *, lower: bool = False) -> Array:
+    """XᵀY where it is known to be symmetric, at little more than half the cost.
+
+    A quarter is enough where X is `lower`: zero above its diagonal.
+
+    >>> X = np.arange(6.0).reshape(3, 2)
+    >>> np.array_equal(symmetric_product(X, 2 * X), 2 * X.T @ X)
+    True
+    """
+    if is_foreign(X):
+        return X.T @ Y
+    m = X.shape[1]
+    C = np.empty((m, m), dtype=np.result_type(X, Y))
+    YT = np.ascontiguousarray(Y.T)
+    for low, high in pairwise(m * i // _BLOCKS for i in range(_BLOCKS + 1)):
+        top = low if lower else 0
+        columns = np.ascontiguousarray(X[top:, low:high])
+        C[:high, low:high] = product(np.ascontiguousarray(YT[:high, top:]), columns)
+        C[low:high, :low] = C[:low, low:high].T
+    return C
+
+
+class SPDSolver:
+    """Solves (Φ + ρI) x = b for one symmetric positive definite Φ, factored once, in its place."""
+
+    def __init__(self, Phi: Array, ridge: float = 0.0) -> None:
+        if is_foreign(Phi):
+            self._solve = spd_solver(Phi, ridge)
+            return
+        Phi.flat[:: len(Phi) + 1] += ridge
+        functions: Any = get_lapack_funcs(("potrf", "potrs"), (Phi,))
+        potrf, potrs = functions
+        # The transpose is the same matrix in the order that LAPACK wants: nothing is copied.
+        factor, info = potrf(Phi.T, lower=True, clean=False, overwrite_a=True)
+        if info != 0:
+            raise singular(ridge)
+        self._solve = lambda b: np.ascontiguousarray(potrs(factor, b, lower=True)[0])
+
+    def __call__(self, b: Array) -> Array:
+        return self._solve(b)
+
+
+class RidgeSolver:
+    """argmin ‖XP - Y‖² + ρ‖P‖² for one X and any Y: the smaller of XᵀX and XXᵀ, factored once.
+
+    >>> RidgeSolver(np.array([[1.0], [2.0]]), ridge=5.0)(np.array([[2.0], [4.0]]))
+    array([[1.]])
+    """
+
+    def __init__(self, X: Array, ridge: float) -> None:
+        self._X = X
+        self._wide = X.shape[0] < X.shape[1]
+        self._solver = SPDSolver(X @ X.T if self._wide else X.T @ X, ridge)
+
+    def __call__(self, Y: Array) -> Array:
+        if self._wide:
+            return self._X.T @ self._solver(Y)
+        return self._solver(self._X.T @ Y)
+
+
+def k_means(X: Array, start: Array, n_iter: int) -> Array:
+    """Centres after at most n_iter rounds from the given ones, in their order."""
+    if n_iter == 0:
+        return start
+    model = KMeans(len(start), init=start, n_init=1, max_iter=n_iter, tol=0.0, random_state=0)
+    with _two_threads(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a centre without rows is no harm
+        centres: Array = model.fit(X).cluster_centers_
+    return centres
+
+
+def drawn_clusters(
+    X: Array, k: int, rng: np.random.RandomState, weights: Array | None = None
+) -> NDArray[np.intp]:
+    """The cluster of each row, 0 and on, none of them empty, from k centres drawn far apart."""
+    seed = int(rng.randint(2**31 - 1))
+    model = KMeans(k, n_init=1, max_iter=30, random_state=seed)
+    with _two_threads(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        labels = model.fit_predict(X, sample_weight=weights)
+    found: NDArray[np.intp] = np.unique(labels, return_inverse=True)[1]
+    return found
+
+
+def _two_threads() -> threadpool_limits:
+    """At most two: the partial sums of more would add up in a random order."""
+    pools = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"]
+    return threadpool_limits(min([2, *pools]), user_api="openmp")

@@ -1,0 +1,394 @@
+"""One fit of ATH, from validated data to two encoders.
+
+`learn` is the whole story: complete labels, map the target, standardise features, build graphs,
+begin, run Algorithm 1, return encoders. Each step is one function below, in this order.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_random_state
+
+from .._core.arrays import array_namespace, column_means, empty_on, is_foreign, like
+from .._core.errors import InputError
+from .._core.linalg import Array, in_memory, mean_square, row_space
+from .._core.progress import progress
+from .._core.validation import Flag, Rules, Size
+from ..models.base import TrainingData, check_rows
+from ..models.encoder import LinearEncoder
+from ..models.feature_maps import UnitRows
+from ..neighbors.graphs import Graph, on_host
+from ..streaming.blocks import BLOCK_BYTES, CACHE_BYTES, Blocks, as_blocks
+from ..streaming.mappers import cluster_mapper
+from ..streaming.operator import BlockRows
+from .presets import NAMED_PARTS
+from .solver import Solution, solve
+from .starts import LabelStart, PCAStart, StartContext
+from .steps import Domain, Objective
+
+
+@dataclass(frozen=True)
+class RuntimeOptions:
+    """How a fit runs; not saved with the model."""
+
+    device: str | None = None
+    memory_limit: int | str | None = None
+    verbose: bool = False
+
+    _rules: ClassVar[Rules] = {"memory_limit": Size(), "verbose": Flag()}
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """Two hash functions, and the record of the fit."""
+
+    encoders: tuple[LinearEncoder, LinearEncoder]  # of source and target
+    graph: Graph  # W_st over the training rows
+    agreement: float | None
+    objective: NDArray[np.void]  # one record per iteration
+    converged: bool
+
+
+def part(ath: Any, parameter: str) -> Any:
+    """Return the object behind a parameter that may be a name."""
+    choice = getattr(ath, parameter)
+    return NAMED_PARTS[parameter][choice] if isinstance(choice, str) else choice
+
+
+def used_inputs(ath: Any) -> Set[str]:
+    """Which of y_source, y_target and pairs the parts of an `ATH` learn from."""
+    used: set[str] = set()
+    for parameter in NAMED_PARTS:
+        chosen = part(ath, parameter)
+        if getattr(chosen, "needs_labels", False):
+            domain = parameter.removesuffix("_graph")
+            used |= {f"y_{domain}"} if domain != parameter else {"y_source", "y_target"}
+        if getattr(chosen, "needs_pairs", False):
+            used.add("pairs")
+    return used
+
+
+def open_domains(
+    ath: Any, X_source: Any, X_target: Any, options: RuntimeOptions
+) -> tuple[Any, Any]:
+    """Return both domains as arrays, or in blocks if a memory limit or a cluster requires it."""
+    if options.memory_limit is None and cluster_mapper.get() is None:
+        return check_rows(X_source, X_target)
+    source, target = as_blocks(X_source, name="X_source"), as_blocks(X_target, name="X_target")
+    plan = MemoryPlan(in_blocks=True)
+    if options.memory_limit is not None:
+        plan = plan_memory(options.memory_limit, (source, target), ath.n_bits)
+    if not plan.in_blocks:
+        return check_rows(source, target)
+    check_in_blocks(ath, options.device)
+    sizes = plan.block_bytes, plan.cache_bytes // 2
+    return source.in_blocks_of(*sizes), target.in_blocks_of(*sizes)
+
+
+def learn(ath: Any, data: TrainingData, options: RuntimeOptions) -> FitResult:
+    """Fit an `ATH` to validated data; the encoders are on the device of the data."""
+    rng = check_random_state(ath.random_state)
+    home = data.X_source
+    data = _on_device(ath, data, options.device)
+    data = _with_completed_labels(ath, data, rng)
+    mapped = None
+    if ath.target_map is not None:
+        if ath.feature_map is not None:
+            raise InputError("must be None if target_map is set", "feature_map")
+        mapped = part(ath, "target_map").map_target(data, unit_rows=ath.unit_rows, rng=rng)
+        data = mapped.data
+    source, target = _features(ath, data, rng)
+    solution, agreement = _solve(ath, source, target, data, rng, options.verbose)
+    target_encoder = target.encoder(solution.A_t)
+    own = ath.source_encoder == "own"
+    encoders = (source.encoder(solution.A_s) if own else target_encoder, target_encoder)
+    if mapped is not None:
+        encoders = mapped.encoders(*encoders)
+    if in_memory(home):
+        encoders = encoders[0].like(home), encoders[1].like(home)
+    if ath.tol > 0 and not solution.converged:
+        warnings.warn(
+            f"not converged: the objective still changed by more than tol={ath.tol:g} after "
+            f"max_iter={ath.max_iter} iterations; increase max_iter or tol",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    fields = [(name, np.float64) for name in ("total", *Objective._fields)]
+    record = np.array([(terms.total, *terms) for terms in solution.history], dtype=fields)
+    return FitResult(encoders, on_host(solution.W), agreement, record, solution.converged)
+
+
+def _on_device(ath: Any, data: TrainingData, device: str | None) -> TrainingData:
+    """Move NumPy rows to the device; a target map is small and always runs on the host."""
+    reference = None if device is None else empty_on(device)
+    if ath.target_map is not None:
+        return data.like(np.empty(0))
+    if reference is None or not isinstance(data.X_source, np.ndarray):
+        return data
+    return data.like(reference)
+
+
+def _with_completed_labels(
+    ath: Any, data: TrainingData, rng: np.random.RandomState
+) -> TrainingData:
+    """Estimate the labels of rows that have none, if `completion` is set."""
+    if ath.completion is None:
+        return data
+    comparable = ath.feature_space != "separate"
+    same = comparable and data.X_source.shape[1] == data.X_target.shape[1]
+    host = data.like(np.empty(0))
+    completed: TrainingData = part(ath, "completion").complete(host, same_space=same, rng=rng)
+    for y, domain in ((completed.y_source, "source"), (completed.y_target, "target")):
+        if y is not None and len(np.unique(y[y >= 0])) < 2:
+            raise InputError(
+                f"label propagation found a single class among the {domain} rows; label more rows, "
+                "of at least two classes"
+            )
+    return completed.like(data.X_source)
+
+
+@dataclass(frozen=True)
+class Features:
+    """One domain as the solver sees it: rows of mean zero and root-mean-square norm one."""
+
+    X: Any  # (n, m) centred and scaled φ(x): an array, or a BlockRows
+    Z: Any  # (n, min(n, m)) the same rows in the space they span
+    back: Callable[[Array], Array]  # from a projection of Z to one of X
+    mean: Array
+    scale: float
+    maps: Sequence[Any]
+
+    @classmethod
+    def standardised(cls, X: Array, mean: Array, maps: Sequence[Any], name: str) -> Features:
+        """Centre mapped rows by `mean` and scale them."""
+        if maps:  # a new array, made by the maps
+            X -= mean
+        else:
+            X = X - mean
+        scale = mean_square(X) ** 0.5
+        if not np.isfinite(scale):
+            raise InputError("values too large to be squared; scale them down", name)
+        xp = array_namespace(X)
+        if scale <= 100 * float(xp.finfo(X.dtype).eps) * float(xp.max(xp.abs(mean))):
+            raise InputError("all rows are equal; nothing can be learned from them", name)
+        X *= 1.0 / scale
+        return cls(X, *row_space(X), mean, scale, maps)
+
+    @property
+    def n_features_in(self) -> int:
+        """Width of the raw rows."""
+        return int(self.maps[0].n_features_in_ if self.maps else self.X.shape[1])
+
+    def inside(self, A: Array) -> Array:
+        """Return a projection of the rows of X as one of the rows of Z."""
+        if self.Z is self.X:
+            return A
+        return self.back(like(np.eye(self.Z.shape[1]), A, A.dtype)).T @ A
+
+    def encoder(self, A: Array) -> LinearEncoder:
+        """Return the hash function over raw rows, from a projection of the rows of Z."""
+        projection = self.back(A)
+        if not is_foreign(projection):
+            projection = np.ascontiguousarray(projection)
+        return LinearEncoder(projection, self.mean, self.scale, self.maps)
+
+
+def _features(
+    ath: Any, data: TrainingData, rng: np.random.RandomState
+) -> tuple[Features, Features]:
+    """Map, centre and scale both domains, in one floating type."""
+    X_s, X_t = data.X_source, data.X_target
+    _same_space(ath, X_s.shape[1], X_t.shape[1])
+    if isinstance(X_s, Blocks):
+        return _features_in_blocks(ath, X_s, X_t)
+    xp = array_namespace(X_s, X_t)
+    dtype = xp.result_type(X_s, X_t)
+    maps_s, Z_s = _mapped(ath, xp.astype(X_s, dtype, copy=False), rng)
+    maps_t, Z_t = _mapped(ath, xp.astype(X_t, dtype, copy=False), rng)
+    means = [column_means(Z_s), column_means(Z_t)]
+    if ath.center == "joint":
+        n_s, n_t = Z_s.shape[0], Z_t.shape[0]
+        joint = (n_s * means[0] + n_t * means[1]) / (n_s + n_t)
+        means = [joint, joint]
+    return (
+        Features.standardised(Z_s, means[0], maps_s, "X_source"),
+        Features.standardised(Z_t, means[1], maps_t, "X_target"),
+    )
+
+
+def _features_in_blocks(ath: Any, *domains: Blocks) -> tuple[Features, Features]:
+    """The same for rows that are read in blocks."""
+    dtype = np.result_type(*(blocks.dtype for blocks in domains))
+    rows = [
+        BlockRows.standardised(blocks.astype(dtype), ath.unit_rows, name=name)
+        for blocks, name in zip(domains, ("X_source", "X_target"), strict=True)
+    ]
+    if ath.center == "joint":
+        joint = (rows[0].moments | rows[1].moments).mean
+        rows = [X.recentred(joint) for X in rows]
+    maps = [[UnitRows().fit(X.take([0]))] if ath.unit_rows else [] for X in rows]
+    source, target = (
+        Features(X, X, lambda A: A, X.mean, X.scale, map_)
+        for X, map_ in zip(rows, maps, strict=True)
+    )
+    return source, target
+
+
+def _mapped(ath: Any, X: Array, rng: np.random.RandomState) -> tuple[list[Any], Array]:
+    """Fit the feature maps of a domain; return them and the mapped rows."""
+    maps: list[Any] = [UnitRows()] if ath.unit_rows and ath.target_map is None else []
+    if ath.feature_map is not None:
+        maps.append(clone(part(ath, "feature_map")))
+    for feature_map in maps:
+        if getattr(feature_map, "random_state", 0) is None:
+            feature_map.set_params(random_state=int(rng.randint(2**31 - 1)))
+        X = feature_map.fit_transform(X)
+    return maps, X
+
+
+def _same_space(ath: Any, d_s: int, d_t: int) -> bool:
+    """Whether the columns of both domains mean the same."""
+    possible = d_s == d_t and ath.feature_map is None
+    wanted = {"auto": possible, "same": True, "separate": False}[ath.feature_space]
+    wanted = wanted or ath.target_map is not None
+    if not wanted:
+        for parameter, value in (("center", "joint"), ("source_encoder", "target")):
+            if getattr(ath, parameter) == value:
+                raise InputError(
+                    f"{value!r} needs one feature space without a feature map", parameter
+                )
+    if wanted and not possible:
+        raise InputError(
+            f"'same', but the domains have {d_s} and {d_t} features and feature_map is "
+            f"{ath.feature_map!r}",
+            "feature_space",
+        )
+    return wanted
+
+
+def _solve(
+    ath: Any,
+    source: Features,
+    target: Features,
+    data: TrainingData,
+    rng: np.random.RandomState,
+    verbose: bool,
+) -> tuple[Solution, float | None]:
+    """Build graphs, begin, run Algorithm 1; also return the agreement of the start."""
+    y_s, y_t = data.y_source, data.y_target
+    domains = (
+        _domain(ath, "source", source, y_s, ath.alpha_source, ath.beta_source),
+        _domain(ath, "target", target, y_t, ath.alpha_target, ath.beta_target),
+    )
+    rule = part(ath, "bipartite").rule(data)
+    same = _same_space(ath, source.n_features_in, target.n_features_in)
+    X_s, X_t = (source.X, target.X) if same else (source.Z, target.Z)
+    raw = (data.X_source, data.X_target)
+    context = StartContext(X_s, X_t, y_s, y_t, same, ath.n_bits, ath.ridge, rng, raw)
+    start = part(ath, "start").begin(context).scaled(ath.start_scale)
+    if ath.ridge_towards == "start":
+        A_s, A_t = start.projections()
+        domains = (
+            replace(domains[0], held=source.inside(A_s)),
+            replace(domains[1], held=target.inside(A_t)),
+        )
+    settings = {"lam": ath.lam, "ridge": ath.ridge, "max_iter": ath.max_iter, "tol": ath.tol}
+    if not verbose:
+        return solve(*domains, rule, start, **settings), start.agreement
+    with progress("ATH", ath.max_iter, visible=True) as advance:
+        solution = solve(
+            *domains,
+            rule,
+            start,
+            **settings,
+            on_iteration=lambda terms: advance(f"objective {terms.total:.6g}"),
+        )
+    return solution, start.agreement
+
+
+def _domain(
+    ath: Any,
+    name: str,
+    features: Features,
+    y: NDArray[np.intp] | None,
+    alpha: float,
+    beta: float,
+) -> Domain:
+    graph = part(ath, f"{name}_graph")
+    if getattr(graph, "needs_labels", False):
+        if y is None:
+            raise InputError(f"missing; {name}_graph='labels' needs it", f"y_{name}")
+        if len(np.unique(y[y >= 0])) < 2:
+            raise InputError("fewer than two classes; at least two are needed", f"y_{name}")
+    lower = features.Z is not features.X
+    return Domain(features.Z, graph.build(features.Z, y), alpha, beta, lower=lower)
+
+
+# Memory. Projections, codes and graphs are always held; they grow with rows and bits. The rows are
+# held if there is room, and read in blocks otherwise. Counted is what a fit uses beyond its inputs;
+# docs/howto/scale.md has the measurements behind the constants.
+_STATE = 7  # arrays of rows x bits at one time: H, B, W H and temporaries
+_EDGES = 100  # 8-byte numbers per row in the graphs
+_SEARCHED = 150  # the same while a k-NN graph is built
+_SEARCH = 64 << 20  # bytes used by a search itself
+_LIBRARIES = 100 << 20  # bytes of libraries loaded during a fit
+_WORK = 6  # blocks held at one time while one is processed
+_LEAST_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Whether the rows are read in blocks, and the sizes of blocks and of their cache."""
+
+    in_blocks: bool
+    block_bytes: int = BLOCK_BYTES
+    cache_bytes: int = CACHE_BYTES
+
+
+def plan_memory(limit: int | str, domains: tuple[Blocks, Blocks], n_bits: int) -> MemoryPlan:
+    """Return a plan that stays below the limit, or raise `InputError`."""
+    n, width = sum(len(X) for X in domains), max(X.shape[1] for X in domains)
+    item = max(X.dtype.itemsize for X in domains)
+    rows = max(len(X) * X.shape[1] * item for X in domains)  # held while a graph is searched
+    searching = n * _SEARCHED * 8 + rows
+    solving = n * n_bits * item * _STATE + n * _EDGES * 8
+    always = max(searching, solving) + 4 * width**2 * 8 + _SEARCH + _LIBRARIES
+    room = Size.n_bytes(limit) - always
+    if room > 2 * sum(len(X) * X.shape[1] * item for X in domains):
+        return MemoryPlan(in_blocks=False)
+    block = min(BLOCK_BYTES, room // (2 * _WORK))
+    if block < _LEAST_BLOCK:
+        least = always + 2 * _WORK * _LEAST_BLOCK
+        raise InputError(
+            f"{limit!r} is too small for {n:,} rows and {n_bits} bits; about "
+            f"{least / 2**30:.1f} GiB are needed beyond the inputs",
+            "memory_limit",
+        )
+    return MemoryPlan(True, block, room - _WORK * block)
+
+
+def check_in_blocks(ath: Any, device: str | None = None) -> None:
+    """Refuse settings that need all rows in memory."""
+    given = {
+        name: getattr(ath, name)
+        for name in ("feature_map", "completion", "target_map")
+        if getattr(ath, name) is not None
+    }
+    if device is not None:
+        given["device"] = device
+    if not isinstance(part(ath, "start"), PCAStart | LabelStart):
+        given["start"] = ath.start
+    if given:
+        shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        raise InputError(
+            f"rows cannot be read in blocks with {shown}; increase memory_limit or drop it, or "
+            "leave these parameters at their defaults"
+        )

@@ -1,0 +1,171 @@
+"""Anchor graphs: similarities among many rows through a few centres of theirs.
+
+Every row is described by its memberships Z in the nearest of m anchors (Liu, Wang, Kumar, Chang,
+"Hashing with Graphs", ICML 2011). Two rows are as similar as their memberships: S = Z Λ⁻¹ Zᵀ with
+Λ = diag(1ᵀZ). S is symmetric, its rows sum to one, its eigenvalues lie between zero and one, and it
+is never formed.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import eigh
+from scipy.sparse import csr_array, diags_array
+from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+
+from .._core.linalg import Array, k_means, majority_sign
+from .._core.validation import FLOATS, Range, Rules
+from ..models.feature_maps import BaseFeatureMap, drawn_rows
+from ..neighbors.graphs import FactoredGraph
+from ..neighbors.search import nearest
+
+_ALIKE = 1e-8  # eigenvalues of S closer than this count as one, or as zero
+
+
+class AnchorGraphMap(BaseFeatureMap):
+    """Memberships z(x) of a row in its nearest anchors, which sum to one; all others are zero.
+
+    z_j(x) = exp(-‖x - χ_j‖² / σ²) / Σ exp(-‖x - χ_k‖² / σ²), the sum over the nearest anchors.
+    Anchors are k-means centres of the training rows, started at rows that the seed draws whatever
+    their order. The ten rounds of k-means, the three neighbours and the width are those of
+    public code (wxqlab/Image-Hashing-Toolkit).
+
+    Parameters
+    ----------
+    n_anchors : int, default=300
+        All rows where there are fewer; equal rows count once.
+    n_neighbors : int, default=3
+        Anchors that a row belongs to; all, where there are fewer.
+    n_iter : int, default=10
+        Rounds of k-means.
+    random_state : int, RandomState or None
+        Draws the rows that k-means starts from.
+
+    Attributes
+    ----------
+    mean_ : array of shape (d,)
+        Of the training rows.
+    anchors_ : array of shape (m, d)
+        Relative to `mean_`.
+    sigma_ : float
+        σ: the mean distance of a training row from the last of its nearest anchors.
+    """
+
+    _rules: ClassVar[Rules] = {
+        "n_anchors": Range(1, kind=Integral),
+        "n_neighbors": Range(1, kind=Integral),
+        "n_iter": Range(0, kind=Integral),
+    }
+
+    def __init__(
+        self,
+        n_anchors: int = 300,
+        n_neighbors: int = 3,
+        n_iter: int = 10,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_anchors = n_anchors
+        self.n_neighbors = n_neighbors
+        self.n_iter = n_iter
+        self.random_state = random_state
+
+    def _learn(self, X: Array) -> int:
+        rng = check_random_state(self.random_state)
+        self.mean_: Array = X.mean(axis=0)
+        D = X - self.mean_
+        start = D[drawn_rows(D, self.n_anchors, rng)]
+        _, distinct = np.unique(start, axis=0, return_index=True)
+        anchors = k_means(D, start[np.sort(distinct)], self.n_iter)
+        F, columns = nearest(D, anchors, min(self.n_neighbors, len(anchors)))
+        self.sigma_ = membership_width(F)
+        mass = _sparse(F, columns, self.sigma_, len(anchors)).sum(axis=0)
+        self.anchors_: Array = anchors[mass > np.finfo(X.dtype).tiny]  # others say nothing
+        return len(self.anchors_)
+
+    def memberships(self, X: ArrayLike) -> csr_array:
+        """z(x) of each row as a sparse matrix of shape (n, m), in double precision."""
+        check_is_fitted(self, "n_features_in_")
+        return self._memberships(validate_data(self, X, dtype=FLOATS, reset=False))
+
+    def _memberships(self, X: Array) -> csr_array:
+        return memberships(X - self.mean_, self.anchors_, self.n_neighbors, self.sigma_)
+
+    def _map(self, X: Array) -> Array:
+        return self._memberships(X).toarray().astype(X.dtype, copy=False)
+
+
+def membership_width(F: Array) -> float:
+    """σ from squared distances to the nearest anchors: the mean distance to the last of them.
+
+    >>> membership_width(np.array([[0.0, 4.0], [1.0, 16.0]]))
+    3.0
+    """
+    return float(np.sqrt(F[:, -1]).mean()) or 1.0
+
+
+def memberships(X: Array, anchors: Array, n_neighbors: int, sigma: float) -> csr_array:
+    """z(x) of each row: weights of its nearest anchors that sum to one.
+
+    >>> memberships(np.array([[0.0]]), np.array([[0.0], [1.0], [9.0]]), 2, 1.0).toarray().round(3)
+    array([[0.731, 0.269, 0.   ]])
+    """
+    F, columns = nearest(X, anchors, min(n_neighbors, len(anchors)))
+    return _sparse(F, columns, sigma, len(anchors))
+
+
+def _sparse(F: Array, columns: NDArray[np.intp], sigma: float, n_anchors: int) -> csr_array:
+    """Memberships from the squared distances and the numbers of the nearest anchors."""
+    n, k = F.shape
+    F = F.astype(np.float64, copy=False)
+    weights = np.exp((F[:, :1] - F) / sigma**2)  # less the smallest: far rows would give 0 / 0
+    weights /= weights.sum(axis=1, keepdims=True)
+    starts = np.arange(0, n * k + 1, k)
+    return csr_array((weights.ravel(), columns.ravel(), starts), shape=(n, n_anchors))
+
+
+def anchor_graph(Z: csr_array) -> FactoredGraph:
+    """S = Z Λ⁻¹ Zᵀ for memberships Z; no anchor may be without a row."""
+    return FactoredGraph((Z @ diags_array(1.0 / Z.sum(axis=0))).tocsr(), Z)
+
+
+def anchor_eigenvectors(Z: csr_array, n_components: int) -> Array:
+    """Leading eigenvectors F of S apart from the constant one, with FᵀF = nI and 1ᵀF = 0.
+
+    They follow from those of the small matrix Λ^-½ ZᵀZ Λ^-½. The constant vector is taken
+    out beforehand: where the graph falls apart it shares its eigenvalue with others.
+
+    Parameters
+    ----------
+    Z : sparse array of shape (n, m)
+        Memberships.
+    n_components : int
+        Eigenvectors wanted.
+
+    Returns
+    -------
+    F : array of shape (n, p)
+        p = n_components, or the rank of S less one where that is smaller.
+    """
+    n = Z.shape[0]
+    mass: Array = np.asarray(Z.sum(axis=0), dtype=np.float64)
+    root = np.sqrt(mass)
+    Y = Z @ diags_array(1.0 / root)  # S = Y Yᵀ
+    values, V = eigh((Y.T @ Y).toarray() - np.outer(root, root) / n, check_finite=False)
+    keep = np.flatnonzero(values > _ALIKE)[::-1]
+    values, V = values[keep], _settled(values[keep], V[:, keep], mass)
+    F: Array = np.sqrt(n) * (Y @ (V / np.sqrt(values))[:, :n_components])
+    return F * majority_sign(F)
+
+
+def _settled(values: Array, V: Array, mass: Array) -> Array:
+    """Eigenvectors that share an eigenvalue, turned to the principal axes of the masses.
+
+    A graph in several parts has as many eigenvalues one; rounding would choose their vectors.
+    """
+    ends = np.flatnonzero(np.abs(np.diff(values)) > _ALIKE) + 1
+    groups = np.split(V, ends, axis=1)
+    return np.hstack([G @ eigh((G.T * mass) @ G)[1] if G.shape[1] > 1 else G for G in groups])

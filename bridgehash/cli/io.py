@@ -1,0 +1,291 @@
+"""Matrices, labels and codes of the command line: from files, and back to files.
+
+An input is named by a path, or by `path:key` where a file holds several arrays or columns. Each
+format is one function that lists what a file holds before anything is read, so choosing, checking
+and explaining are the same for all of them. No format may run code: pickled arrays are refused.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import zipfile
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bridgehash._core.errors import InputError as InputError
+from bridgehash._core.files import StrPath, atomic_write
+from bridgehash.streaming.formats import (
+    MATRIX,
+    Column,
+    Field,
+    Want,
+    arrow,
+    check_finite,
+    check_not_empty,
+    choose,
+    float_type,
+    naming,
+    npy_header,
+    parquet_columns,
+)
+
+_Rows = Iterator[tuple[int, list[str]]]
+
+
+def read_matrix(spec: str) -> NDArray[np.floating[Any]]:
+    """The feature matrix of shape (n, d) that `spec` names, finite and not empty.
+
+    float32 and float64 stay; other numbers become float32 where it holds them exactly, float64
+    elsewhere. Without a key, a Parquet file gives its only vector column; failing that, Parquet
+    and CSV files give all their numeric columns side by side. An unnamed CSV column (the row
+    index, as pandas writes it) is not a feature.
+    """
+    with naming(spec):
+        return _as_matrix(_read(spec, MATRIX))
+
+
+def read_labels(spec: str) -> NDArray[Any]:
+    """The labels of shape (n,) that `spec` names: integers or strings.
+
+    Whole floats become integers. Columns of a CSV file without a header line are named 1, 2, ….
+    """
+    with naming(spec):
+        return _as_labels(_read(spec, _LABELS))
+
+
+def read_codes(spec: str) -> NDArray[np.uint8]:
+    """The packed codes of shape (n, n_bytes) that `spec` names."""
+    with naming(spec):
+        return np.ascontiguousarray(_not_empty(_read(spec, _CODES)))
+
+
+def check_output(path: StrPath, suffixes: Collection[str] = (".npy", ".parquet")) -> Path:
+    """The path, if `write_codes` could write there: worth asking before long work."""
+    path = Path(path)
+    with naming(path):
+        if path.suffix.lower() not in suffixes:
+            raise InputError(f"must end in {' or '.join(suffixes)}, not {path.suffix!r}; rename it")
+        if path.is_dir():
+            raise InputError("is a directory; name a file in it")
+        if not path.parent.is_dir():
+            raise InputError(f"the directory {path.parent} does not exist; create it first")
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise InputError(f"the directory {path.parent} is not writable; choose another one")
+        if path.suffix.lower() == ".parquet":
+            arrow()
+    return path
+
+
+def write_codes(path: StrPath, codes: NDArray[np.uint8], ids: ArrayLike | None = None) -> None:
+    """Write packed codes of shape (n, n_bytes), whole or not at all.
+
+    A Parquet file has a column `code` of n_bytes bytes a row and, if given, a column `id`.
+    """
+    if codes.dtype != np.uint8 or codes.ndim != 2:
+        raise ValueError(f"codes must be uint8 of shape (n, n_bytes), not {codes.dtype}")
+    path = check_output(path, _WRITERS if ids is None else (".parquet",))
+    ids = None if ids is None else np.asarray(ids)
+    if ids is not None and ids.shape != (len(codes),):
+        raise InputError(f"{path}: ids of shape {ids.shape} do not match {len(codes)} codes")
+    with atomic_write(path) as temporary:
+        _WRITERS[path.suffix.lower()](temporary, np.ascontiguousarray(codes), ids)
+
+
+@dataclass(frozen=True)
+class _Field(Field):
+    """Something to choose, and the way to read it."""
+
+    load: Callable[[], NDArray[Any]]
+
+
+_LABELS: Want = (1, "number byte text", "labels have one dimension of whole numbers or text")
+_CODES: Want = (2, "byte binary", "codes have two dimensions of packed bytes (uint8)")
+
+
+def _read(spec: str, want: Want) -> NDArray[Any]:
+    path, key = _split(spec)
+    if not path.is_file():
+        problem = f"{path} is a directory" if path.is_dir() else f"there is no file {path}"
+        raise InputError(f"{problem}; name an existing file")
+    if path.suffix.lower() not in _READERS:
+        raise InputError(f"unknown kind of file {path.suffix!r}; use {', '.join(_READERS)}")
+    return choose(_READERS[path.suffix.lower()](path), path, key, want).load()
+
+
+def _split(spec: str) -> tuple[Path, str | None]:
+    """Path and key of `path:key`; a path may have colons of its own, so existing files go first."""
+    splits: list[tuple[str, str | None]] = [(spec, None)]
+    splits += [(spec[:i], spec[i + 1 :]) for i in range(len(spec) - 1, 0, -1) if spec[i] == ":"]
+    named = [split for split in splits if Path(split[0]).suffix.lower() in _READERS]
+    existing = [split for split in splits if os.path.isfile(split[0])]
+    path, key = [*existing, *named, *splits][0]
+    return Path(path), key
+
+
+def _not_empty(array: NDArray[Any]) -> NDArray[Any]:
+    check_not_empty(array.shape)
+    return array
+
+
+def _as_matrix(array: NDArray[Any]) -> NDArray[np.floating[Any]]:
+    X = np.asarray(_not_empty(array), dtype=float_type(array.dtype), order="C")
+    check_finite(X)
+    return X
+
+
+def _as_labels(labels: NDArray[Any]) -> NDArray[Any]:
+    y = _not_empty(labels)
+    if y.dtype.kind == "S":
+        y = np.char.decode(y, "utf-8")
+    if y.dtype.kind in "iu":
+        return y
+    text = y.dtype.kind == "U"
+    whole = y if text else y.astype(np.float64)
+    bad = y == "" if text else ~((np.trunc(whole) == whole) & (np.abs(whole) < 2**53))
+    if bad.any():
+        row = int(np.argmax(bad))
+        first = f"the first in row {row} (counted from 0): {y[row].item()!r}"
+        raise InputError(f"{bad.sum()} labels are neither whole nor text, {first}; fill or drop")
+    return y if text else whole.astype(np.int64)
+
+
+def _npy(path: Path) -> list[_Field]:
+    return [_npy_field("", lambda: open(path, "rb"), path.stat().st_size)]
+
+
+def _npz(path: Path) -> list[_Field]:
+    archive = zipfile.ZipFile(path)
+    members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+    return [_npy_field(m.filename[:-4], partial(archive.open, m), m.file_size) for m in members]
+
+
+def _npy_field(name: str, open_file: Callable[[], IO[bytes]], size: int) -> _Field:
+    """An array known by its header."""
+    with open_file() as file:
+        header = npy_header(file, size)
+
+    def load() -> NDArray[Any]:
+        with open_file() as file:
+            array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+            file.read(1)  # at its end, a member of a zip file compares its checksum
+            return array
+
+    return _loaded(header.field(name), load)
+
+
+def _loaded(field: Field, load: Callable[[], NDArray[Any]]) -> _Field:
+    return _Field(field.name, field.kind, field.ndim, field.note, load)
+
+
+def _parquet(path: Path) -> list[_Field]:
+    file = arrow().parquet.ParquetFile(path)
+
+    def load(column: Column) -> NDArray[Any]:
+        return column.convert(file.read(columns=list(column.columns)), 0)
+
+    return [_loaded(each, partial(load, each)) for each in parquet_columns(file.schema_arrow)]
+
+
+def _csv(path: Path) -> list[_Field]:
+    headed = _has_header(path)
+    rows = partial(_csv_rows, path, headed)
+    _, first = next(_csv_rows(path), (0, []))
+    _, sample = next(rows(), (0, []))
+    if not sample:
+        raise InputError("is empty; at least one row below the header line is needed")
+    fields = []
+    for i, cell in enumerate(sample):
+        name = first[i] if headed else str(i + 1)
+        kind = "number" if not cell or _is_number(cell) else "text"
+        fields.append(_Field(name, kind if name else "other", 1, kind, partial(_column, rows, i)))
+    numeric = [i for i, field in enumerate(fields) if field.kind == "number"]
+    if numeric:
+        fields.append(_Field("", "number", 2, "", partial(_columns, rows, numeric)))
+    return fields
+
+
+def _csv_rows(path: Path, headed: bool = False) -> _Rows:
+    """Line and cells of each record, all of one length; below the header line if `headed`."""
+    width = 0
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        reader = csv.reader(file)
+        for row in filter(None, reader):  # blank lines are no records
+            if width and len(row) != width:
+                raise InputError(f"line {reader.line_num} has {len(row)} cells, line 1 has {width}")
+            if width or not headed:
+                yield reader.line_num, [cell.strip() for cell in row]
+            width = len(row)
+
+
+def _has_header(path: Path) -> bool:
+    """Whether the first line names the columns: it has no number, unlike the lines below.
+
+    Where all is text, a cell of the first line that comes again in its column is a value. The
+    names 0, 1, 2, … that pandas gives are told from a sample by the fractions below them.
+    """
+    _, first = next(_csv_rows(path), (0, []))
+    named = [cell for cell in first if cell]
+    counted = len(named) > 1 and named == [str(i) for i in range(len(named))]
+    if any(map(_is_number, first)) and not counted:
+        return False
+    for _, row in _csv_rows(path, headed=True):
+        if counted:
+            return any(_is_number(cell) and "." in cell for cell in row)
+        if any(map(_is_number, row)):
+            return True
+        if any(name and name == cell for name, cell in zip(first, row, strict=True)):
+            return False
+    return not counted
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _column(rows: Callable[[], _Rows], i: int) -> NDArray[Any]:
+    """A column as integers if it can be, else as floats, else as text."""
+    cells = np.array([row[i] for _, row in rows()])
+    for dtype in (np.int64, np.float64):
+        with suppress(ValueError, OverflowError):
+            return cells.astype(dtype)
+    return cells
+
+
+def _columns(rows: Callable[[], _Rows], chosen: list[int]) -> NDArray[Any]:
+    parsed = []
+    for line, row in rows():
+        try:
+            parsed.append(np.array([float(row[i]) for i in chosen]))
+        except ValueError as error:
+            raise InputError(f"line {line}: {error}; fill or drop it") from error
+    return np.array(parsed)
+
+
+def _write_npy(path: Path, codes: NDArray[np.uint8], _: NDArray[Any] | None) -> None:
+    with open(path, "wb") as file:
+        np.save(file, codes)
+
+
+def _write_parquet(path: Path, codes: NDArray[np.uint8], ids: NDArray[Any] | None) -> None:
+    pa = arrow()
+    kind, buffers = pa.binary(codes.shape[1]), [None, pa.py_buffer(codes)]
+    columns = {"code": pa.FixedSizeBinaryArray.from_buffers(kind, len(codes), buffers)}
+    if ids is not None:
+        columns = {"id": pa.array(ids), **columns}
+    pa.parquet.write_table(pa.table(columns), path)
+
+
+_READERS = {".npy": _npy, ".npz": _npz, ".parquet": _parquet, ".csv": _csv}
+_WRITERS = {".npy": _write_npy, ".parquet": _write_parquet}

@@ -1,0 +1,16 @@
+"""Base classes of all methods, encoders, feature maps and model files."""
+
+from .base import TrainingData
+from .encoder import LinearEncoder
+from .feature_maps import AnchorKernel, PrincipalMap, UnitRows
+from .persistence import load, save
+
+__all__ = [
+    "AnchorKernel",
+    "LinearEncoder",
+    "PrincipalMap",
+    "TrainingData",
+    "UnitRows",
+    "load",
+    "save",
+]

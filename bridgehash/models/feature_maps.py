@@ -1,0 +1,197 @@
+"""Feature maps φ: ordinary scikit-learn transformers placed before the projection."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from numbers import Integral
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+
+from .._core.arrays import array_namespace, is_foreign, like, row_squares, take_rows, to_numpy
+from .._core.linalg import Array, pca, unit_rows
+from .._core.validation import FLOATS, OneOf, Range, Rules, check_foreign, check_parameters
+
+_TILE = 1024  # rows whose distances to the anchors are held at a time
+
+
+def outward(X: Array) -> NDArray[np.intp]:
+    """Numbers of the rows by their distance from the mean: an order that no shuffling changes."""
+    D = X - array_namespace(X).mean(X, axis=0)
+    return np.argsort(to_numpy(row_squares(D)), kind="stable")
+
+
+def drawn_rows(X: Array, n: int, rng: np.random.RandomState) -> NDArray[np.intp]:
+    """Numbers of n different rows of X at random (all, where there are fewer), inner ones first.
+
+    They are drawn by position in the order of distance from the mean, so the same seed finds the
+    same rows whatever the order of the samples.
+    """
+    order = outward(X)
+    return order[np.sort(rng.choice(len(order), min(n, len(order)), replace=False))]
+
+
+class BaseFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+    """A map of rows to rows: `_learn` says what a subclass keeps of X, `_map` what it does."""
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Learn what the map needs from the rows of X."""
+        check_parameters(self)
+        self.n_features_out_ = self._learn(self._checked(X, reset=True))
+        return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_features_out_
+
+    def transform(self, X: ArrayLike) -> Array:
+        """φ(x) of each row."""
+        check_is_fitted(self, "n_features_in_")
+        return self._map(self._checked(X, reset=False))
+
+    def _checked(self, X: Any, *, reset: bool) -> Array:
+        if not is_foreign(X):
+            checked: Array = validate_data(self, X, dtype=FLOATS, reset=reset)
+            return checked
+        check_foreign(X, "X")
+        if reset:
+            self.n_features_in_ = X.shape[1]
+        elif X.shape[1] != self.n_features_in_:
+            raise ValueError(f"X has {X.shape[1]} features, but {self.n_features_in_} are expected")
+        return X
+
+    @abstractmethod
+    def _learn(self, X: Array) -> int:
+        """Set what is learned from X and return the width of the output."""
+
+    @abstractmethod
+    def _map(self, X: Array) -> Array:
+        """φ(x) of each checked row."""
+
+
+class UnitRows(BaseFeatureMap):
+    """Each row divided by its norm, so that only its direction counts; zero rows stay zero.
+
+    >>> UnitRows().fit_transform([[3.0, 4.0], [0.0, 0.0]])
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+
+    def _learn(self, X: Array) -> int:
+        return X.shape[1]
+
+    def _map(self, X: Array) -> Array:
+        return unit_rows(X)
+
+
+class PrincipalMap(BaseFeatureMap):
+    """Projection on the leading principal directions: how a wide domain meets a narrow one.
+
+    Parameters
+    ----------
+    n_components : int
+        Width wanted; the output is padded with zeros where the rank is lower.
+
+    Attributes
+    ----------
+    mean_ : array of shape (d,)
+    components_ : array of shape (d, n_components)
+    """
+
+    _rules: ClassVar[Rules] = {"n_components": Range(1, kind=Integral)}
+
+    def __init__(self, n_components: int = 64) -> None:
+        self.n_components = n_components
+
+    def _learn(self, X: Array) -> int:
+        self.mean_: Array = X.mean(axis=0)
+        P = pca(X - self.mean_, self.n_components)
+        self.components_: Array = np.pad(P, ((0, 0), (0, self.n_components - P.shape[1])))
+        return self.n_components
+
+    def _map(self, X: Array) -> Array:
+        return (X - self.mean_) @ self.components_
+
+
+class AnchorKernel(BaseFeatureMap):
+    """Similarities to anchors drawn from the data, Gaussian unless told otherwise: φ of Eq. 15.
+
+    φ_j(x) = exp(-‖x - χ_j‖² / σ). The paper prints the exponent without its minus sign.
+
+    Anchors are drawn by position in the order of distance from the mean, so the same seed finds
+    the same anchors whatever the order of the samples.
+
+    Parameters
+    ----------
+    n_anchors : int, default=1000
+        m_k of the paper; all rows where there are fewer.
+    bandwidth : float, "median" or "twice-mean", default="median"
+        σ, a squared length. "median" takes the median squared distance between rows and
+        anchors, which makes the map free of the scale of the features; so does "twice-mean",
+        twice the mean over all rows and anchors.
+    random_state : int, RandomState or None
+        Draws the anchors.
+    kernel : "gaussian" or "exponential", default="gaussian"
+        "exponential" takes the distance in place of its square; σ is then a length.
+
+    Attributes
+    ----------
+    anchors_ : array of shape (n_anchors, d)
+    bandwidth_ : float
+    """
+
+    _rules: ClassVar[Rules] = {
+        "n_anchors": Range(1, kind=Integral),
+        "bandwidth": OneOf(("median", "twice-mean"), number=Range(0, above=True)),
+        "kernel": OneOf(("gaussian", "exponential")),
+    }
+
+    def __init__(
+        self,
+        n_anchors: int = 1000,
+        bandwidth: float | Literal["median", "twice-mean"] = "median",
+        random_state: int | np.random.RandomState | None = None,
+        kernel: Literal["gaussian", "exponential"] = "gaussian",
+    ) -> None:
+        self.n_anchors = n_anchors
+        self.bandwidth = bandwidth
+        self.random_state = random_state
+        self.kernel = kernel
+
+    def _learn(self, X: Array) -> int:
+        rng = check_random_state(self.random_state)
+        self.anchors_: Array = take_rows(X, drawn_rows(X, self.n_anchors, rng))
+        self.bandwidth_ = self._width(X)
+        return int(self.anchors_.shape[0])
+
+    def _width(self, X: Array) -> float:
+        if self.bandwidth == "median":
+            sample = take_rows(X, outward(X)[:: 1 + X.shape[0] // 2000])
+            return float(np.median(to_numpy(self._distances(sample)))) or 1.0
+        if self.bandwidth == "twice-mean":
+            parts = (self._distances(X[rows, :]) for rows in gen_batches(X.shape[0], _TILE))
+            total = sum(float(to_numpy(F).sum(dtype=np.float64)) for F in parts)
+            return 2.0 * total / (X.shape[0] * self.anchors_.shape[0]) or 1.0
+        return float(self.bandwidth)
+
+    def _distances(self, X: Array) -> Array:
+        """Distances to the anchors, squared for the Gaussian."""
+        anchors = like(self.anchors_, X, X.dtype)
+        F: Array
+        if not is_foreign(X):
+            F = euclidean_distances(X, anchors, squared=self.kernel == "gaussian")
+            return F
+        xp = array_namespace(X)
+        F = row_squares(X)[:, None] + row_squares(anchors)[None, :] - 2.0 * X @ anchors.T
+        F = xp.clip(F, min=0.0)
+        return F if self.kernel == "gaussian" else xp.sqrt(F)
+
+    def _map(self, X: Array) -> Array:
+        F = self._distances(X)
+        F /= -self.bandwidth_
+        return array_namespace(F).exp(F)

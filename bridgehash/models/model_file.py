@@ -1,0 +1,256 @@
+"""Model files: one safetensors file a model, written whole or not at all.
+
+A model is named arrays plus a JSON header. Both travel in a single file, together with a checksum
+over all of it, so a file that loads is the file that was saved; reading it executes no code.
+Writing goes through a temporary neighbour that takes the file's place in one step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import safe_open
+
+from .._core.errors import ModelFileError
+from .._core.files import StrPath, atomic_write
+from .._version import __version__
+
+FORMAT = "bridgehash"
+FORMAT_VERSION = 1
+_ENTRIES = ("format", "format_version", "package_version", "kind", "header", "sha256")
+_MAX_HEADER = 100_000_000  # bytes; safetensors refuses longer headers
+_DTYPES = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "uint16": "U16",
+    "int16": "I16",
+    "float16": "F16",
+    "uint32": "U32",
+    "int32": "I32",
+    "float32": "F32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float64": "F64",
+}
+_COPY_AGAIN = "copy the file again or save the model again"
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFile:
+    """What a model file holds: its kind, its JSON header and its arrays."""
+
+    path: Path
+    kind: str
+    format_version: int
+    package_version: str
+    header: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+
+
+def save_model(
+    path: StrPath, kind: str, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> None:
+    """Write a model to one file: equal models give equal bytes.
+
+    `header` must be JSON (tuples come back as lists); `arrays` must be booleans, integers or
+    floats. The container is written here rather than by safetensors, which shuffles its metadata
+    and takes the memory of a non-contiguous array as it lies.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(f"{folder}/m.safetensors", "encoder", {"n_bits": 2}, {"A": np.eye(2)})
+    ...     model = load_model(f"{folder}/m.safetensors")
+    >>> model.kind, model.header, model.arrays["A"].shape
+    ('encoder', {'n_bits': 2}, (2, 2))
+    """
+    plain = {name: _plain(name, array) for name, array in arrays.items()}
+    names = sorted(plain, key=lambda name: (-plain[name].itemsize, name))  # keeps data aligned
+    metadata = {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "package_version": __version__,
+        "kind": kind,
+        "header": json.dumps(dict(header), allow_nan=False),
+    }
+    metadata["sha256"] = _digest(metadata, plain)
+    preamble = _preamble(metadata, {name: plain[name] for name in names})
+    with atomic_write(path) as temporary, open(temporary, "wb") as file:
+        file.write(preamble)
+        for name in names:
+            file.write(_bytes_of(plain[name]))
+
+
+def load_model(path: StrPath) -> ModelFile:
+    """Read a model file, or raise `ModelFileError`; nothing in the file is executed."""
+    path = Path(path)
+    with _reading(path), safe_open(path, framework="numpy") as file:
+        metadata = dict(file.metadata() or {})
+        version = _check_metadata(path, metadata)
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if metadata.pop("sha256") != _digest(metadata, arrays):
+            problem = "the file is damaged or was changed (wrong checksum)"
+            raise _error(path, f"{problem}; {_COPY_AGAIN}")
+    return _model_file(path, metadata, version, arrays)
+
+
+def map_model(path: StrPath) -> ModelFile:
+    """A model file opened where it lies: arrays are read from it as they are used.
+
+    Nothing but the header is read, so the checksum is not compared.
+    """
+    path = Path(path)
+    with _reading(path):
+        with safe_open(path, framework="numpy") as file:
+            metadata = dict(file.metadata() or {})
+        version = _check_metadata(path, metadata)
+        arrays = _mapped_arrays(path)
+    return _model_file(path, metadata, version, arrays)
+
+
+def _model_file(
+    path: Path, metadata: dict[str, str], version: int, arrays: dict[str, NDArray[Any]]
+) -> ModelFile:
+    return ModelFile(
+        path=path,
+        kind=metadata["kind"],
+        format_version=version,
+        package_version=metadata["package_version"],
+        header=_parse_header(path, metadata["header"]),
+        arrays=arrays,
+    )
+
+
+def _mapped_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        entries = json.loads(file.read(length))
+    del entries["__metadata__"]
+    raw = np.memmap(path, np.uint8, "r", offset=8 + length)
+    names = {code: name for name, code in _DTYPES.items()}
+    found = {}
+    for name, entry in entries.items():
+        start, stop = entry["data_offsets"]
+        dtype = np.dtype(names[entry["dtype"]]).newbyteorder("<")
+        found[name] = raw[start:stop].view(dtype).reshape(entry["shape"])
+    return found
+
+
+def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """The array in C order and little-endian: the form of the file and of the checksum."""
+    array = np.asarray(array)
+    if name == "__metadata__":
+        raise ValueError("an array cannot be named '__metadata__'; safetensors reserves the name")
+    if array.dtype.name not in _DTYPES:
+        raise TypeError(f"array {name!r} has dtype {array.dtype}; use one of {', '.join(_DTYPES)}")
+    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+
+
+def _bytes_of(array: NDArray[Any]) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _digest(metadata: Mapping[str, str], arrays: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of the metadata, then of name, dtype and shape of every array, then of their bytes.
+
+    The first two are one line of JSON with sorted keys, so the order of neither matters.
+    """
+    names = sorted(arrays)
+    plain = [_plain(name, arrays[name]) for name in names]
+    described = [[n, _DTYPES[a.dtype.name], a.shape] for n, a in zip(names, plain, strict=True)]
+    line = json.dumps([dict(metadata), described], sort_keys=True) + "\n"
+    digest = hashlib.sha256(line.encode("ascii"))
+    for array in plain:
+        digest.update(_bytes_of(array))
+    return digest.hexdigest()
+
+
+def _preamble(metadata: Mapping[str, str], arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """The start of a safetensors file: length of the JSON (8 bytes), then the JSON, padded to 8."""
+    entries: dict[str, Any] = {"__metadata__": dict(metadata)}
+    start = 0
+    for name, array in arrays.items():
+        entries[name] = {
+            "dtype": _DTYPES[array.dtype.name],
+            "shape": array.shape,
+            "data_offsets": [start, start + array.nbytes],
+        }
+        start += array.nbytes
+    text = json.dumps(entries, separators=(",", ":")).encode("ascii")
+    text += b" " * (-len(text) % 8)
+    if len(text) > _MAX_HEADER:
+        raise ValueError(f"the header takes {len(text)} bytes, more than {_MAX_HEADER}; use arrays")
+    return len(text).to_bytes(8, "little") + text
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn whatever goes wrong inside into a `ModelFileError` that names the file."""
+    start = b""
+    try:
+        if path.is_dir():
+            raise _error(path, "is a directory; name the model file in it")
+        if path.exists() and not path.is_file():
+            raise _error(path, "is not a regular file; name a model file")
+        with open(path, "rb") as file:
+            start = file.read(9)
+        yield
+    except (ModelFileError, MemoryError):
+        raise
+    except FileNotFoundError as error:
+        raise _error(path, "no such file; check the path") from error
+    except OSError as error:
+        raise _error(path, f"cannot be read ({error.strerror or error})") from error
+    except Exception as error:
+        raise _error(path, _what_is_wrong(start, error)) from error
+
+
+def _what_is_wrong(start: bytes, error: Exception) -> str:
+    """Why a file was refused, judged by its first nine bytes: a length and a brace."""
+    if not start:
+        return f"is empty; {_COPY_AGAIN}"
+    length = int.from_bytes(start[:8], "little")
+    if len(start) == 9 and (start[8:] != b"{" or length > _MAX_HEADER):
+        return "is not a safetensors file; name a model that bridgehash saved"
+    return f"is truncated or damaged ({error}); {_COPY_AGAIN}"
+
+
+def _check_metadata(path: Path, metadata: Mapping[str, str]) -> int:
+    """The format version, once all entries are there and this package can read it."""
+    if metadata.get("format") != FORMAT:
+        raise _error(path, "has no bridgehash header; name a model that bridgehash saved")
+    missing = [entry for entry in _ENTRIES if entry not in metadata]
+    if missing:
+        raise _error(path, f"its bridgehash header lacks {', '.join(missing)}; {_COPY_AGAIN}")
+    text = metadata["format_version"]
+    if not (text.isascii() and text.isdigit() and 1 <= len(text) <= 9 and int(text) >= 1):
+        raise _error(path, f"its format_version is {text[:20]!r}, not a number; {_COPY_AGAIN}")
+    if int(text) > FORMAT_VERSION:
+        raise _error(
+            path,
+            f"written by bridgehash {metadata['package_version'][:40]}, format {text}; "
+            f"this version reads up to {FORMAT_VERSION}: upgrade bridgehash",
+        )
+    return int(text)
+
+
+def _parse_header(path: Path, text: str) -> dict[str, Any]:
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _error(path, f"its header is not JSON ({error}); save the model again") from error
+    if not isinstance(header, dict):
+        raise _error(path, "its header is not a JSON object; save the model again")
+    return header
+
+
+def _error(path: Path, problem: str) -> ModelFileError:
+    return ModelFileError(f"{path}: {problem}")

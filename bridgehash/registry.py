@@ -1,0 +1,195 @@
+"""All methods by name, and the automatic choice of a preset.
+
+A name is the same in `bridgehash fit --method NAME`, in benchmark suites and in tables. ATH has one
+name per preset: `ath-unsupervised` is `ATH.unsupervised`. `Shared` wraps one-domain methods. Facts
+about a method (kind, inputs, citation) are stored with its class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from ._core.errors import InputError, unknown
+from ._core.validation import class_ids
+from .ath import ATH
+from .baselines import (
+    DPLM,
+    FSDH,
+    GTH,
+    ITQ,
+    KSH,
+    LSH,
+    PCAH,
+    PSCA,
+    PWCF,
+    SCDH,
+    SDH,
+    SH,
+    SHSR,
+    SP,
+    THPI,
+    Procrustes,
+    PrototypeBank,
+    RidgeMap,
+    Shared,
+)
+from .baselines.thpi import LAPITQ_PLUS
+from .models.base import About, BaseHasher, BaseTransferHasher
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method under a name."""
+
+    make: Callable[..., BaseTransferHasher]
+    about: About
+    title: str  # first line of the docstring
+
+    def prepared(self, n_bits: int, seed: int, **parameters: Any) -> BaseTransferHasher:
+        """Return an unfitted hasher with this code length and, if it is random, this seed."""
+        hasher = self.make(**parameters)
+        estimator = inner_estimator(hasher)
+        wanted = {"n_bits": n_bits, "random_state": seed}
+        known = estimator.get_params()
+        estimator.set_params(**{key: value for key, value in wanted.items() if key in known})
+        return hasher
+
+    @property
+    def inputs(self) -> str:
+        """What `fit` needs, in words."""
+        needs = self.about.needs
+        both = {"y_source", "y_target"} <= set(needs)
+        words = ["labels of both domains"] if both else [_IN_WORDS[need] for need in needs]
+        optional = [f"{_IN_WORDS[use]} (optional)" for use in self.about.uses]
+        return ", ".join(["features", *words, *optional])
+
+
+_IN_WORDS = {
+    "y": "labels of the source or of both domains",
+    "y_source": "labels of the source",
+    "y_target": "labels of the target",
+    "pairs": "pairs",
+}
+
+
+def inner_estimator(hasher: BaseTransferHasher) -> BaseEstimator:
+    """Return the estimator that has the parameters: the method inside `Shared`, or itself."""
+    return hasher.hasher if isinstance(hasher, Shared) else hasher
+
+
+def _method(cls: Any, **fixed: Any) -> Method:
+    """Register a class, with some parameters fixed by the name."""
+
+    def make(**parameters: Any) -> BaseTransferHasher:
+        hasher = cls(**(fixed | parameters))
+        return Shared(hasher) if isinstance(hasher, BaseHasher) else hasher
+
+    return Method(make, cls.about, cls.__doc__.splitlines()[0])
+
+
+_PAPER = "Lu, Zhou, Chen, Pedrycz & Hung, TCYB 2023"
+_OURS = "this package"
+_ATH: dict[str, About] = {
+    "unsupervised": About("unsupervised", _PAPER),
+    "semi_supervised": About("semi-supervised", _PAPER, ("y_source",)),
+    "supervised": About("supervised", _PAPER, ("y_source", "y_target")),
+    "kernel": About("supervised", _PAPER, ("y_source", "y_target")),
+    "propagated": About("semi-supervised", _OURS, ("y_source",)),
+    "paired": About("paired", _OURS, ("pairs",)),
+    "structural": About("unsupervised", _OURS),
+}
+
+
+def _ath_methods() -> dict[str, Method]:
+    methods = {}
+    for preset, about in _ATH.items():
+        make = getattr(ATH, preset)
+        title = make.__doc__.splitlines()[0]
+        methods[ath_name(preset)] = Method(make, about, title)
+        if about.citation is _PAPER:
+            as_printed = f"{title[:-1]}; constants of the paper."
+            published = Method(partial(make, published=True), about, as_printed)
+            methods[ath_name(preset, published=True)] = published
+    return methods
+
+
+def ath_name(preset: str, *, published: bool = False) -> str:
+    """Return the name of a preset of ATH.
+
+    >>> ath_name("semi_supervised", published=True)
+    'ath-semi-supervised-published'
+    """
+    return f"ath-{preset.replace('_', '-')}" + "-published" * published
+
+
+METHODS: dict[str, Method] = {  # one line per method
+    **_ath_methods(),
+    "lsh": _method(LSH),
+    "pcah": _method(PCAH),
+    "sh": _method(SH),
+    "itq": _method(ITQ),
+    "sp": _method(SP),
+    "shsr": _method(SHSR),
+    "dplm": _method(DPLM),
+    "itq+": _method(THPI),
+    "lapitq+": _method(THPI, **LAPITQ_PLUS),
+    "gth-g": _method(GTH),
+    "gth-h": _method(GTH, weights="half_quadratic"),
+    "pwcf": _method(PWCF),
+    "prototype-bank": _method(PrototypeBank),
+    "psca": _method(PSCA),
+    "ksh": _method(KSH),
+    "sdh": _method(SDH),
+    "fsdh": _method(FSDH),
+    "scdh": _method(SCDH),
+    "ridge-map": _method(RidgeMap),
+    "procrustes": _method(Procrustes),
+}
+
+
+def find_method(name: str) -> Method:
+    """Return a method by name; an unknown name is an `InputError` that suggests the nearest one."""
+    if name not in METHODS:
+        raise InputError(unknown("method", name, METHODS), "method")
+    return METHODS[name]
+
+
+def choose_preset(
+    X_source: Any,
+    X_target: Any,
+    *,
+    y_source: Any = None,
+    y_target: Any = None,
+    pairs: Any = None,
+    published: bool = False,
+) -> tuple[str, str]:
+    """Choose the preset of ATH that suits the given data; also return the reason in words.
+
+    With `published`, one of the four variants of the paper.
+
+    >>> import numpy as np
+    >>> X, y = np.ones((3, 2)), np.array([0, 1, -1])
+    >>> choose_preset(X, X, y_source=y)
+    ('propagated', 'some rows are labelled')
+    """
+    if published:
+        if y_source is None:
+            return "unsupervised", "no labels of the source"
+        if y_target is None:
+            return "semi_supervised", "labels of the source"
+        return "supervised", "labels of both domains"
+    if pairs is not None:
+        return "paired", "pairs given"
+    labels = class_ids(y_source, y_target)
+    if any(y is not None for y in labels):
+        if all(y is not None and (y >= 0).all() for y in labels):
+            return "supervised", "all rows are labelled"
+        return "propagated", "some rows are labelled"
+    if X_source.shape[1] == X_target.shape[1]:
+        return "unsupervised", "no labels, equal numbers of columns"
+    return "structural", "no labels, different columns"

@@ -1,0 +1,266 @@
+"""Known pairs: the map, the partners that it finds, what it demands, what `ATH.paired` gains."""
+
+import numpy as np
+import pytest
+from scipy.stats import ortho_group
+
+import bridgehash
+from bridgehash import ATH, LinearEncoder, PairMap, Procrustes, RidgeMap, UnitRows
+from bridgehash._core.linalg import procrustes
+from bridgehash.ath.pair_map import Affine, mutual_pairs, towards_procrustes
+from bridgehash.codes import hamming
+from bridgehash.models.base import TrainingData
+
+SHAPES = pytest.mark.parametrize(("n", "d", "d_to"), [(40, 6, 9), (40, 9, 6), (7, 12, 10)])
+
+
+def centred(rng, n, d):
+    X = rng.normal(size=(n, d))
+    return X - X.mean(axis=0)
+
+
+def same(n):
+    return np.column_stack([np.arange(n), np.arange(n)])
+
+
+def two_views(n=700, n_query=150, seed=0):
+    """Rows of one latent space seen by two models, noise of their own in each; queries of both.
+
+    Variances fall as they do for embeddings of images, a few directions have most.
+    """
+    rng = np.random.default_rng(seed)
+    sizes = 1.0 / np.arange(1, 31)
+    latent = rng.normal(size=(n + n_query, 30))
+    latent += 1.5 * rng.normal(size=(12, 30))[rng.integers(0, 12, n + n_query)]
+    views = []
+    for d in (60, 70):
+        turn = ortho_group.rvs(d, random_state=d)[:30] * rng.uniform(0.6, 1.4, size=d)
+        noise = 0.06 * rng.normal(size=(n + n_query, d))
+        views.append((sizes * latent) @ turn + noise + 0.3 * rng.normal(size=d))
+    (X_s, X_t) = views
+    return X_s[:n], X_t[:n], X_s[n:], X_t[n:]
+
+
+def recall(model, X_s, Q_s, Q_t):
+    """Part of the ten nearest by the first model among the first ten by codes of the second."""
+    U, V = UnitRows().fit_transform(X_s), UnitRows().fit_transform(Q_s)
+    near = np.argsort(-V @ U.T, axis=1)[:, :10]
+    D = hamming(model.encode(Q_t, "target"), model.encode(X_s, "source"))
+    got = np.argsort(D, axis=1, kind="stable")[:, :10]
+    return np.mean([len(set(a) & set(b)) for a, b in zip(near, got, strict=True)]) / 10
+
+
+# --- the map
+
+
+@SHAPES
+@pytest.mark.parametrize("ridge", [0.01, 3.0])
+def test_the_map_is_least_squares_with_rows_that_ask_for_the_rotation(n, d, d_to, ridge):
+    rng = np.random.default_rng(0)
+    X, Y = centred(rng, n, d), centred(rng, n, d_to)
+    Q = procrustes(X.T @ Y, within_rank=True)
+    both = np.vstack([X, np.sqrt(ridge) * np.eye(d)]), np.vstack([Y, np.sqrt(ridge) * Q])
+    expected = np.linalg.lstsq(*both, rcond=None)[0]
+    np.testing.assert_allclose(towards_procrustes(X, Y, ridge), expected, atol=1e-9)
+
+
+@SHAPES
+def test_a_large_ridge_gives_the_rotation_and_a_small_one_least_squares(n, d, d_to):
+    rng = np.random.default_rng(1)
+    X, Y = centred(rng, n, d), centred(rng, n, d_to)
+    Q = procrustes(X.T @ Y, within_rank=True)
+    np.testing.assert_allclose(towards_procrustes(X, Y, 1e12), Q, atol=1e-8)
+    least = X @ np.linalg.lstsq(X, Y, rcond=None)[0]
+    np.testing.assert_allclose(X @ towards_procrustes(X, Y, 1e-9), least, atol=1e-6)
+
+
+def test_a_map_before_an_encoder_is_one_encoder():
+    rng = np.random.default_rng(2)
+    X, Y = rng.normal(size=(30, 5)) + 1.0, rng.normal(size=(30, 7)) - 2.0
+    affine = Affine.between(X, Y, 0.5)
+    np.testing.assert_allclose(affine(X).mean(axis=0), Y.mean(axis=0))
+    encoder = LinearEncoder(rng.normal(size=(7, 4)), rng.normal(size=7), scale=3.0)
+    found = affine.before(encoder, []).decision_function(X)
+    np.testing.assert_allclose(found, encoder.decision_function(affine(X)), atol=1e-12)
+
+
+# --- partners
+
+
+@pytest.mark.parametrize(("n", "n_other"), [(25, 40), (40, 25), (6, 5)])
+def test_partners_are_those_of_the_whole_table(n, n_other):
+    rng = np.random.default_rng(n)
+    X, Y = rng.normal(size=(n, 4)), rng.normal(size=(n_other, 4)) + 0.5
+    G = UnitRows().fit_transform(X) @ UnitRows().fit_transform(Y).T
+    k = min(3, n, n_other)
+    crowd_x, crowd_y = np.sort(G, axis=1)[:, -k:].mean(axis=1), np.sort(G, axis=0)[-k:].mean(axis=0)
+    C = 2 * G - crowd_x[:, None] - crowd_y
+    expected = [(i, j) for i, j in enumerate(C.argmax(axis=1)) if C[:, j].argmax() == i]
+    assert len(expected) > 1
+    np.testing.assert_array_equal(mutual_pairs(X, Y, n_neighbors=k), expected)
+
+
+def carried(X_s, X_t, pairs, **parameters):
+    data = TrainingData(X_s, X_t, pairs=np.asarray(pairs))
+    rng = np.random.RandomState(0)
+    return PairMap(**parameters).map_target(data, unit_rows=True, rng=rng).data
+
+
+def test_partners_of_further_rows_are_found():
+    X_s, X_t, *_ = two_views()
+    order = np.random.default_rng(0).permutation(len(X_t))
+    pairs = np.column_stack([order, np.arange(len(order))])  # row j shows what row order[j] shows
+    found = carried(X_s, X_t[order], pairs[:100]).pairs
+    np.testing.assert_array_equal(found[:100], pairs[:100])
+    assert len(found) > 600
+    assert (found[:, 0] == order[found[:, 1]]).mean() > 0.97
+    assert len(carried(X_s, X_t[order], pairs[:100], n_rounds=0).pairs) == 100
+    assert len(carried(X_s, X_t[order], pairs[:100], max_rows=50).pairs) <= 150
+
+
+def test_found_pairs_are_taken_only_where_held_out_ones_come_closer():
+    X_s, X_t, *_ = two_views()
+    pairs = same(150)
+    assert len(carried(X_s, X_t, pairs).pairs) > 600
+    noise = np.vstack([X_t[:150], np.random.default_rng(1).normal(size=(550, 70))])
+    np.testing.assert_array_equal(carried(X_s, noise, pairs).pairs, pairs)
+
+
+# --- ATH.paired
+
+
+@pytest.mark.parametrize("n_pairs", [40, 150, 500])
+@pytest.mark.parametrize("all_rows", [False, True])
+def test_it_finds_more_neighbours_than_a_ridge_map_or_a_rotation(n_pairs, all_rows):
+    scores = np.zeros((3, 3))
+    for seed in range(3):
+        X_s, X_t, Q_s, Q_t = two_views(seed=seed)
+        X_t = X_t if all_rows else X_t[:n_pairs]
+        for i, make in enumerate((ATH.paired, RidgeMap, Procrustes)):
+            model = make(32, random_state=0).fit(X_s, X_t, pairs=same(n_pairs))
+            scores[seed, i] = recall(model, X_s, Q_s, Q_t)
+    ours, *others = scores.mean(axis=0)
+    assert ours > max(others) - (0.01 if n_pairs == 500 else 0.0)  # many pairs: nearly alike
+
+
+def test_it_stays_close_to_its_start():
+    """Rounds without end or weight would shrink the codes to the few leading directions."""
+    X_s, X_t, *_ = two_views()
+    begun, gone = (
+        ATH.paired(32, random_state=0, ridge=ridge).fit(X_s, X_t, pairs=same(200))
+        for ridge in (1e9, 10.0)
+    )
+    changed = (begun.transform(X_s, "source") != gone.transform(X_s, "source")).mean()
+    assert 0 < changed < 0.1
+
+
+def test_some_wrong_pairs_and_pairs_named_twice_do_little_harm():
+    X_s, X_t, Q_s, Q_t = two_views()
+    pairs = same(200)
+    right = recall(ATH.paired(32, random_state=0).fit(X_s, X_t, pairs=pairs), X_s, Q_s, Q_t)
+    pairs[::20, 1] = np.roll(pairs[::20, 1], 1)
+    pairs = np.vstack([pairs, pairs[:50]])
+    spoilt = recall(ATH.paired(32, random_state=0).fit(X_s, X_t, pairs=pairs), X_s, Q_s, Q_t)
+    assert spoilt > right - 0.03
+
+
+def test_partners_do_not_depend_on_the_order_of_rows_and_pairs():
+    X_s, X_t, _, Q_t = two_views(n=200)
+    rng = np.random.default_rng(4)
+    s, t, p = rng.permutation(200), rng.permutation(200), rng.permutation(60)
+    place_s, place_t = np.argsort(s), np.argsort(t)
+    moved = np.column_stack([place_s[p], place_t[p]])
+    once = ATH.paired(16, random_state=0).fit(X_s, X_t, pairs=same(60))
+    again = ATH.paired(16, random_state=0).fit(X_s[s], X_t[t], pairs=moved)
+    np.testing.assert_allclose(
+        again.decision_function(Q_t, "target"), once.decision_function(Q_t, "target"), atol=1e-6
+    )
+
+
+def test_classes_of_either_domain_play_no_part(tmp_path):
+    X_s, X_t, _, Q_t = two_views(n=100)
+    y = np.arange(100) % 3
+    plain = ATH.paired(16, random_state=0).fit(X_s, X_t, pairs=same(40))
+    named = ATH.paired(16, random_state=0).fit(X_s, X_t, pairs=same(40), y_source=y, y_target=y)
+    np.testing.assert_array_equal(named.encode(Q_t, "target"), plain.encode(Q_t, "target"))
+    plain.save(tmp_path / "model")
+    loaded = bridgehash.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.encode(Q_t, "target"), plain.encode(Q_t, "target"))
+
+
+def test_spaces_that_are_said_to_be_two_are_made_one():
+    X_s, X_t, *_ = two_views(n=100)
+    X_t = X_t[:, :60]  # as wide as the other
+    codes = [
+        ATH.paired(16, random_state=0, feature_space=space)
+        .fit(X_s, X_t, pairs=same(40))
+        .encode(X_t, "target")
+        for space in ("auto", "separate", "same")
+    ]
+    np.testing.assert_array_equal(codes[1], codes[0])
+    np.testing.assert_array_equal(codes[2], codes[0])
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize("pairs", [None, np.empty((0, 2), dtype=int), [[0, 0]]])
+def test_missing_pairs_are_asked_for(pairs):
+    X_s, X_t, *_ = two_views(n=50)
+    with pytest.raises(ValueError, match="give pairs, at least two"):
+        ATH.paired(8).fit(X_s, X_t, pairs=pairs)
+
+
+@pytest.mark.parametrize(("column", "name"), [(0, "X_source"), (1, "X_target")])
+def test_pairs_of_equal_rows_are_refused_by_name(column, name):
+    X_s, X_t, *_ = two_views(n=50)
+    pairs = same(10)
+    pairs[:, column] = 3
+    with pytest.raises(ValueError, match=f"all rows of {name} that pairs names are equal"):
+        ATH.paired(8).fit(X_s, X_t, pairs=pairs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"feature_map": "anchors"}, "feature_map=None"),
+        ({"start": "itq"}, "a start with projections"),
+        ({"target_map": PairMap(ridge=0.0)}, "ridge"),
+        ({"target_map": PairMap(n_rounds=-1)}, "n_rounds"),
+        ({"target_map": "cart"}, "target_map"),
+    ],
+)
+def test_choices_that_do_not_go_together_are_refused(changes, message):
+    X_s, X_t, *_ = two_views(n=50)
+    with pytest.raises(ValueError, match=message):
+        ATH.paired(8, **changes).fit(X_s, X_t, pairs=same(20))
+
+
+def test_pairs_as_a_bridge_are_asked_for_too():
+    X_s, X_t, *_ = two_views(n=50)
+    with pytest.raises(ValueError, match="bipartite='pairs' needs pairs"):
+        ATH(8, bipartite="pairs").fit(X_s, X_t)
+
+
+# --- real rows
+
+
+@pytest.mark.parametrize("all_rows", [False, True])
+def test_on_photographs_it_beats_both_maps_by_neighbours(data_pack, all_rows):
+    data = data_pack("pacs")
+    order = np.random.default_rng(0).permutation(len(data["photo_y"]))
+    old, new = (
+        data[f"photo_{m}"].astype(np.float32)[order] for m in ("mobilenet_v1", "effnet_lite0")
+    )
+    n = 200
+    X_t = new[300:] if all_rows else new[300 : 300 + n]
+    scores = [
+        recall(
+            make(64, random_state=0).fit(old[300:], X_t, pairs=same(n)),
+            old[300:],
+            old[:300],
+            new[:300],
+        )
+        for make in (ATH.paired, RidgeMap, Procrustes)
+    ]
+    assert scores[0] > max(scores[1:]) + (0.06 if all_rows else 0.02)

@@ -1,0 +1,110 @@
+"""What methods over similarities to anchors share: their features, P, and the end of rounds."""
+
+import numpy as np
+import pytest
+
+from bridgehash import FSDH, SCDH, SDH, AnchorKernel, UnitRows
+from bridgehash.baselines._kernel import discrete_regression, with_constant
+from bridgehash.baselines.sdh import ClassifierTerm
+from tests.cases import two_domains
+
+METHODS = pytest.mark.parametrize("method", [SDH, FSDH, SCDH])
+
+
+@pytest.fixture(scope="module")
+def rows():
+    data = two_domains()
+    return data.X_source, data.y_source
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_features_are_similarities_and_a_constant_in_float64(dtype):
+    X = np.random.default_rng(0).normal(size=(2500, 3)).astype(dtype)  # more than two tiles
+    kernel = AnchorKernel(4, 2.0, random_state=0).fit(X)
+    phi = with_constant(kernel, X)
+    assert phi.dtype == np.float64
+    np.testing.assert_array_equal(phi[:, -1], 1.0)
+    squares = ((X[:, None].astype(float) - kernel.anchors_) ** 2).sum(axis=2)
+    np.testing.assert_allclose(phi[:, :-1], np.exp(-squares / 2), rtol=1e-5)
+
+
+@METHODS
+def test_codes_are_signs_of_similarities_to_unit_rows_and_an_intercept(method, rows):
+    X, y = rows
+    model = method(6, n_anchors=9, sigma=0.7, random_state=0).fit(X, y)
+    encoder, Z = model.encoder_, UnitRows().fit_transform(X)
+    anchors = encoder.maps[-1].anchors_
+    assert {tuple(anchor) for anchor in anchors} <= {tuple(row) for row in Z}
+    squares = ((Z[:, None] - anchors) ** 2).sum(axis=2)
+    H = np.exp(-squares / (2 * 0.7**2)) @ encoder.projection + encoder.intercept
+    np.testing.assert_allclose(model.decision_function(X), H, atol=1e-9)
+
+
+@METHODS
+def test_codes_of_one_class_are_alike_and_those_of_two_are_not(method):
+    y = np.arange(90) % 3
+    X = 5.0 * np.eye(6)[y] + 0.1 * np.random.default_rng(0).normal(size=(90, 6))
+    B = method(16, random_state=0).fit(X, y).transform(X)
+    same = y[:, None] == y
+    distances = (B[:, None] != B).sum(axis=2)
+    assert distances[same].mean() < 4 < distances[~same].mean()
+
+
+@METHODS
+def test_norms_of_rows_count_only_where_they_are_told_to(method, rows):
+    X, y = rows
+    stretched = X * np.linspace(0.5, 2.0, len(X))[:, None]
+
+    def projections(X, **parameters):
+        model = method(6, random_state=0, **parameters)
+        return model.fit(X, y).decision_function(X)
+
+    np.testing.assert_allclose(projections(stretched), projections(X), atol=1e-6)
+    raw = projections(X, unit_rows=False, sigma=5.0)
+    assert np.abs(projections(stretched, unit_rows=False, sigma=5.0) - raw).max() > 1e-2
+
+
+@METHODS
+def test_the_projection_is_a_ridge_regression_of_codes(method, rows):
+    """With all codes fitted, φP are the codes; with a heavy ridge, nothing."""
+    X, y = rows
+    light = method(6, ridge=1e-9, random_state=0).fit(X, y)
+    np.testing.assert_allclose(np.abs(light.decision_function(X)), 1.0, atol=1e-2)
+    heavy = method(6, ridge=1e9, random_state=0).fit(X, y)
+    assert np.abs(heavy.decision_function(X)).max() < 1e-3
+
+
+def regression(rows, **changed):
+    X, y = rows
+    phi = with_constant(AnchorKernel(8, 30.0, random_state=0).fit(X), X)
+    B = np.where(np.random.default_rng(0).random((len(X), 5)) < 0.5, -1.0, 1.0)
+    fixed = {"fit_weight": 0.3, "ridge": 1e-2, "max_iter": 30, "tol": 0.0}
+    return phi, discrete_regression(phi, B, ClassifierTerm(y, 1.0), **(fixed | changed))
+
+
+def test_the_regression_ends_at_its_normal_equations(rows):
+    phi, found = regression(rows)
+    residual = phi.T @ (phi @ found.P - found.B) + 1e-2 * found.P
+    np.testing.assert_allclose(residual, 0.0, atol=1e-9)
+
+
+def test_the_recorded_objective_counts_all_of_its_terms(rows):
+    phi, found = regression(rows)
+    Y = np.eye(3)[rows[1]]
+    expected = (
+        ((Y - found.B @ found.W) ** 2).sum()
+        + (found.W**2).sum()
+        + 0.3 * (((found.B - phi @ found.P) ** 2).sum() + 1e-2 * (found.P**2).sum())
+    )
+    np.testing.assert_allclose(found.objective[-1], expected)
+    assert (np.diff(found.objective) <= 1e-9).all()
+
+
+def test_rounds_end_when_the_regression_stays_or_fits(rows):
+    settled = regression(rows, tol=1e-5)[1]
+    assert len(settled.objective) < len(regression(rows)[1].objective) == 30
+    np.testing.assert_array_equal(settled.B, regression(rows)[1].B)
+    phi, first = regression(rows, max_iter=1)
+    misfit = np.linalg.norm(first.B - phi @ first.P) / np.linalg.norm(first.B)
+    assert len(regression(rows, tol=1.05 * misfit)[1].objective) == 1
+    assert len(regression(rows, tol=0.95 * misfit)[1].objective) > 1

@@ -1,0 +1,400 @@
+"""Codes in a real PostgreSQL server: the answers of the index in memory, and no loss."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bridgehash._core.errors import EngineError
+from bridgehash.index import HammingIndex
+from bridgehash.index.servers import base, create_index, open_index
+from tests.index.servers.cases import (
+    TAGS,
+    assert_same_answers,
+    check_operations,
+    check_same_answers,
+    random_codes,
+)
+from tests.servers import Proxy
+
+psycopg = pytest.importorskip("psycopg", reason="no driver: pip install 'bridgehash[postgres]'")
+from bridgehash.index.servers import postgres as postgres_tables  # noqa: E402
+from bridgehash.index.servers.postgres import PostgresIndex  # noqa: E402
+
+Make = Callable[..., PostgresIndex]
+
+
+@pytest.fixture
+def execute(postgres_url: str) -> Iterator[Callable[..., Any]]:
+    """Say something to the server behind the back of an index."""
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        yield lambda *statement: connection.execute(*statement)
+
+
+@pytest.fixture
+def name(execute: Callable[..., Any]) -> Iterator[str]:
+    """A table of this test alone."""
+    table = f"t_{uuid.uuid4().hex[:16]}"
+    yield table
+    execute(f"DROP TABLE IF EXISTS {table}")
+
+
+@pytest.fixture
+def make(postgres_url: str, name: str) -> Iterator[Make]:
+    """`make(n_bits, ...)`: an empty index that is closed at the end."""
+    made = []
+
+    def create(n_bits: int = 12, **options: Any) -> PostgresIndex:
+        made.append(PostgresIndex.create(options.pop("url", postgres_url), name, n_bits, **options))
+        return made[-1]
+
+    yield create
+    for index in made:
+        index.close()
+
+
+@pytest.fixture
+def proxy(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    folder = Path(tmp_path_factory.mktemp("s"))
+    real = postgres_url.rpartition("host=")[2]
+    between = Proxy(socket.AF_UNIX, str(folder / ".s.PGSQL.5432"), f"{real}/.s.PGSQL.5432")
+    yield between
+    between.close()
+
+
+@pytest.fixture
+def through(proxy: Proxy, make: Make) -> PostgresIndex:
+    """An index with three codes whose connection goes through the proxy."""
+    folder = str(Path(proxy._here).parent)
+    index = make(12, url=f"postgresql://postgres@/postgres?host={folder}")
+    return index.add(np.zeros((3, 2), np.uint8))
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "PAUSES", (0.05, 0.1, 0.2, 0.4))
+
+
+@pytest.mark.parametrize("n_bits", [1, 8, 12, 64, 128, 1024])
+def test_answers_are_those_of_the_index_in_memory(make: Make, n_bits: int) -> None:
+    check_same_answers(make(n_bits), tags=[None, *TAGS, "nobody's", "\x00", "\ud800"])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_changes_leave_the_answers_of_the_index_in_memory(make: Make, seed: int) -> None:
+    check_operations(make([5, 8, 64, 70][seed]), seed, n_steps=30)
+
+
+def test_a_code_is_its_bits_first_bit_first(make: Make, execute: Any, name: str) -> None:
+    make(12).add([[0b10010001, 0b01000000]], [7], tags=["shoes"])
+    rows = execute(f"SELECT id, code::text, tag FROM {name}").fetchall()
+    assert rows == [(7, "100100010100", "shoes")]
+
+
+def test_many_queries_go_in_several_round_trips(make: Make) -> None:
+    rng = np.random.default_rng(0)
+    codes, queries = random_codes(rng, 50, 16), random_codes(rng, 700, 16)
+    index, twin = make(16).add(codes), HammingIndex(16).add(codes)
+    assert_same_answers(index, twin, queries, 3, None)
+    assert index.search(queries[:0], 3)[1].shape == (0, 3)
+
+
+def test_an_opened_index_knows_what_it_holds(make: Make, postgres_url: str, name: str) -> None:
+    make(12, about={"model": 'it\'s "m"', "domain": "source"}).add([[1, 16]])
+    with PostgresIndex.open(postgres_url, name) as index:
+        assert (index.n_bits, index.kind, len(index)) == (12, "exact", 1)
+        assert index.about == {"model": 'it\'s "m"', "domain": "source"}
+
+
+def test_an_add_that_is_refused_leaves_nothing(make: Make) -> None:
+    index = make(8).add([[1], [2]], [10, 30])
+    with pytest.raises(ValueError, match="id 10 is in the index already; use upsert to replace it"):
+        index.add([[3], [4], [5], [6]], [5, 30, 10, 50])
+    assert len(index) == 2
+    assert index.search([[3]], 1)[0] == [[1]]
+
+
+def test_an_upsert_twice_is_one(make: Make) -> None:
+    index = make(8).add([[1], [2]], tags=["a", "a"])
+    for _ in range(2):
+        index.upsert([[255], [254]], [1, 9], tags=["b", ""])
+    assert len(index) == 3
+    np.testing.assert_array_equal(index.search([[255]], 3)[1], [[1, 9, 0]])
+    np.testing.assert_array_equal(index.search([[255]], 2, tag="a")[1], [[0, -1]])
+
+
+@pytest.mark.parametrize("tag", ["zero\x00byte", "\ud800", "x" * 70_000])
+def test_tags_that_cannot_be_kept_are_refused(make: Make, tag: str) -> None:
+    index = make(8)
+    with pytest.raises(ValueError, match="cannot be kept"):
+        index.add([[1]], tags=[tag])
+    assert len(index) == 0
+
+
+def test_hnsw_finds_nearly_all_and_exact_search_stays_exact(
+    make: Make, postgres_url: str, name: str, execute: Any
+) -> None:
+    rng = np.random.default_rng(0)
+    centres = rng.random((60, 64)) < 0.5
+    codes = np.packbits(centres[rng.integers(0, 60, 6000)] ^ (rng.random((6000, 64)) < 0.1), axis=1)
+    tags = np.array(["rare" if i % 97 == 0 else "" for i in range(6000)], dtype=object)
+    index = make(64, kind="hnsw").add(codes, tags=tags)
+    index.finish()
+    index.finish()  # a second time changes nothing
+    assert len(execute("SELECT FROM pg_indexes WHERE tablename = %s", [name]).fetchall()) == 3
+    twin = HammingIndex(64).add(codes, tags=tags)
+    queries = codes[::100] ^ np.uint8(1)
+    true, found = twin.search(queries, 10)[0], index.search(queries, 10)[0]
+    assert (found <= true[:, -1:]).mean() > 0.95
+    assert index.search(queries, 10, tag="rare")[1].min() >= 0
+    with PostgresIndex.open(postgres_url, name, kind="exact") as exact:
+        for tag in (None, "rare"):
+            assert_same_answers(exact, twin, queries, 10, tag)
+
+
+def test_hnsw_is_used_only_where_it_is_asked_for(make: Make) -> None:
+    index = make(64, kind="hnsw").add(random_codes(np.random.default_rng(0), 3000, 64))
+    index.finish()
+
+    def plan() -> str:
+        def work(connection: Any) -> str:
+            index._set_up(connection, 5)
+            statement = postgres_tables.sql.SQL("EXPLAIN ") + index._statement(None)
+            values = {"queries": ["0" * 64], "k": 5}
+            return str(connection.execute(statement, values).fetchall())
+
+        return index._session.read(work)
+
+    assert "_code_idx" in plan()
+    index.kind = "exact"
+    assert "_code_idx" not in plan()
+
+
+def test_a_connection_lost_between_operations_is_made_again(
+    through: PostgresIndex, proxy: Proxy
+) -> None:
+    proxy.cut()
+    assert len(through) == 3
+    proxy.cut()
+    through.add([[255, 240]])
+    proxy.cut()
+    assert through.search([[255, 240]], 1)[1] == [[3]]
+    proxy.cut()
+    assert through.remove([3, 2]) == 2
+    assert proxy.n_connections == 5
+
+
+def test_a_backend_that_is_ended_is_replaced(make: Make, execute: Any) -> None:
+    index = make(8).add([[1]])
+    pid = index._session.read(lambda c: c.info.backend_pid)
+    execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    assert len(index.add([[2]])) == 2
+
+
+@pytest.mark.parametrize("when", [b"COPY", b"pg_current_xact_id", b"BEGIN"])
+def test_a_connection_lost_in_the_middle_loses_nothing(
+    through: PostgresIndex, proxy: Proxy, impatient: None, when: bytes
+) -> None:
+    _lose_once(proxy, when)
+    through.add([[255, 240], [1, 0]])
+    assert len(through) == 5
+    assert proxy.n_connections == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome", "n"),
+    [
+        (lambda index: len(index.add([[255, 240]])), 4, 4),
+        (lambda index: len(index.add([[255, 240]], [77])), 4, 4),
+        (lambda index: len(index.upsert([[255, 240]], [1])), 3, 3),
+        (lambda index: index.remove([0, 1, 99]), 2, 1),
+    ],
+)
+def test_a_commit_whose_answer_is_lost_is_not_done_twice(
+    through: PostgresIndex, proxy: Proxy, impatient: None, change: Any, outcome: int, n: int
+) -> None:
+    _lose_once(proxy, b"COMMIT")
+    assert change(through) == outcome
+    assert proxy.n_connections == 2
+    assert len(through) == n
+
+
+def test_a_commit_that_did_not_arrive_is_done_again(
+    through: PostgresIndex, proxy: Proxy, impatient: None, execute: Any
+) -> None:
+    def end_the_backend(data: bytes) -> bool:
+        if b"COMMIT" not in data or proxy.n_connections > 1:
+            return False
+        pid = execute(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'bridgehash' "
+            "AND state LIKE 'idle in%%' AND query LIKE 'COPY%%' AND query LIKE %s",
+            [f"%{through.name}%"],
+        ).fetchone()[0]
+        execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+        return True
+
+    proxy.watch = end_the_backend
+    through.add([[255, 240]], [77])
+    assert proxy.n_connections == 2
+    assert len(through) == 4
+
+
+def test_a_server_that_stays_away_is_a_clear_error(
+    through: PostgresIndex, proxy: Proxy, impatient: None
+) -> None:
+    proxy.close()
+    with pytest.raises(EngineError, match=r"could not be made again .*is the server up\?"):
+        len(through)
+    proxy.open()
+    assert len(through) == 3
+
+
+def _lose_once(proxy: Proxy, when: bytes) -> None:
+    """Cut the connection once, as soon as the client has said this."""
+    left = [True]
+    proxy.watch = lambda data: when in data and bool(left) and left.pop()
+
+
+def test_a_server_that_is_not_there_is_a_clear_error() -> None:
+    with pytest.raises(EngineError, match="no connection") as refused:
+        PostgresIndex.open("postgresql://ann:secret@127.0.0.1:1/shop", "photos")
+    assert "ann@127.0.0.1:1/shop" in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("mysql://ann:secret@h/shop", "mysql:// is no engine; give postgresql"),
+        ("photos.bhi", "a URL without :// is no engine"),
+        ("secret", "a URL without :// is no engine"),
+        ("postgresql://ann:sec@ret@h/shop", "in a user or password write @"),
+        ("postgresql://ann:sec/secret@h/shop", "in a user or password write @"),
+        ("postgresql://ann:sec?secret@h/shop", "in a user or password write @"),
+        ("postgresql://ann:secret@h:port/shop", "check its port and options|no connection"),
+        ("postgresql://ann:secret@h/shop?nonsense=1", "check its port and options"),
+        ("milvus://ann:secret@h:port", "the port is no number"),
+    ],
+)
+def test_a_url_that_makes_no_sense_is_refused_without_its_password(url: str, message: str) -> None:
+    with pytest.raises(EngineError, match=message) as refused:
+        open_index(url, "photos")
+    assert "sec" not in str(refused.value)
+
+
+def test_a_wrong_password_is_a_clear_error(postgres_url: str, execute: Any, name: str) -> None:
+    execute(f"CREATE ROLE {name} LOGIN")
+    try:
+        other = postgres_url.replace("postgres:@", "nobody_of_this_name:secret@")
+        with pytest.raises(EngineError, match="are address, user and password right") as refused:
+            PostgresIndex.open(other, name)
+        assert "secret" not in str(refused.value)
+        plain = postgres_url.replace("postgres:@", f"{name}@")
+        with pytest.raises(EngineError, match="permission denied"):
+            PostgresIndex.create(plain, name, 8)
+    finally:
+        execute(f"DROP ROLE {name}")
+
+
+def test_a_server_without_pgvector_is_a_clear_error(
+    monkeypatch: pytest.MonkeyPatch, make: Make, postgres_url: str, name: str
+) -> None:
+    make(8)
+    monkeypatch.setattr(postgres_tables, "EXTENSION", "no_such_extension")
+    with pytest.raises(EngineError, match="the database has no pgvector"):
+        PostgresIndex.open(postgres_url, name)
+    with pytest.raises(EngineError, match="pgvector is not installed on the server"):
+        PostgresIndex.create(postgres_url, name + "_2", 8)
+
+
+@pytest.mark.parametrize("module", ["psycopg", "pymilvus"])
+def test_a_missing_driver_is_told_by_the_name_of_the_extra(
+    monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    for known in [*sys.modules]:
+        if known.startswith(("bridgehash.index.servers.postgres", module)):
+            monkeypatch.delitem(sys.modules, known)
+    monkeypatch.setitem(sys.modules, module, None)
+    scheme, extra = {"psycopg": ("postgresql", "postgres"), "pymilvus": ("milvus", "milvus")}[
+        module
+    ]
+    with pytest.raises(EngineError, match=rf"pip install 'bridgehash\[{extra}\]'"):
+        open_index(f"{scheme}://localhost", "photos")
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "id bigint PRIMARY KEY, code bit(8), label text",
+        "id integer PRIMARY KEY, code bit(8), tag text",
+        "id bigint, code bit(8), tag text",
+        "id bigint PRIMARY KEY, code varbit(8), tag text",
+        "x integer",
+        "",
+    ],
+)
+def test_a_table_of_another_layout_is_left_alone(
+    postgres_url: str, name: str, execute: Any, columns: str
+) -> None:
+    execute(f"CREATE TABLE {name} ({columns})")
+    for attempt in (
+        lambda: PostgresIndex.open(postgres_url, name),
+        lambda: PostgresIndex.create(postgres_url, name, 8),
+        lambda: PostgresIndex.create(postgres_url, name, 8, replace=True),
+    ):
+        with pytest.raises(EngineError, match=f"table {name} holds no codes"):
+            attempt()
+
+
+def test_a_table_of_ones_own_is_searched_but_never_dropped(
+    postgres_url: str, name: str, execute: Any, make: Make
+) -> None:
+    make(8).drop()
+    execute(
+        f"CREATE TABLE {name} (id bigint PRIMARY KEY, code bit(8), tag text, price int DEFAULT 1)"
+    )
+    with PostgresIndex.open(postgres_url, name) as index:
+        assert index.add([[1], [2]]).upsert([[7]], [1]).search([[7]], 1)[0] == [[0]]
+        with pytest.raises(EngineError, match="not made by bridgehash and is left alone"):
+            index.drop()
+        assert len(index) == 2
+
+
+def test_what_is_there_is_replaced_only_if_asked(postgres_url: str, make: Make, name: str) -> None:
+    index = make(8).add([[1]])
+    with pytest.raises(EngineError, match="is there already; replace it or name another"):
+        create_index(postgres_url, name, 16)
+    with create_index(postgres_url, name, 16, replace=True) as other:
+        assert (other.n_bits, len(other)) == (16, 0)
+    with pytest.raises(EngineError, match=f"no table {name}_lost; build it"):
+        open_index(postgres_url, f"{name}_lost")
+    with create_index(postgres_url, f"{name}_2", 8) as moved:
+        moved.add([[1], [2]])
+        with pytest.raises(EngineError, match="is there already"):
+            moved.rename(name)
+        moved.rename(name, replace=True)
+        assert len(moved) == 2
+    assert len(index) == 2
+
+
+@pytest.mark.parametrize("bad", ["", "1a", "a-b", "a.b", 'a"; DROP TABLE x; --', "é", "x" * 64])
+def test_names_that_are_not_plain_are_refused(postgres_url: str, bad: str) -> None:
+    for attempt in (
+        lambda: PostgresIndex.open(postgres_url, bad),
+        lambda: PostgresIndex.create(postgres_url, bad, 8),
+    ):
+        with pytest.raises(EngineError, match="is no name for a table"):
+            attempt()
+
+
+@pytest.mark.parametrize("wrong", [{"n_bits": 0}, {"n_bits": 1025}, {"kind": "ivf"}])
+def test_what_no_table_can_be_is_refused(postgres_url: str, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"n_bits|kind"):
+        PostgresIndex.create(postgres_url, "never", **({"n_bits": 8} | wrong))

@@ -1,0 +1,134 @@
+"""The mapper of a cluster: order, laziness, what is sent, and what happens when it is lost."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bridgehash.streaming.mappers import Serial, current_mapper
+from tests.streaming.dask import tasks
+from tests.streaming.dask.conftest import N_WORKERS, WITHOUT_DASK, wait_until
+
+ours = pytest.importorskip("bridgehash.distributed", reason=WITHOUT_DASK, exc_type=ImportError)
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+
+LOOPBACK: dict[str, Any] = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+
+
+def numbers(n: int) -> list[tuple[int]]:
+    return [(i,) for i in range(n)]
+
+
+def test_results_come_in_order(client: Any) -> None:
+    mapper = ours.DaskMapper(client)
+    assert list(mapper(tasks.plus, numbers(40), (tasks.Shared(5),))) == list(range(5, 45))
+    assert list(mapper(tasks.plus, [], (tasks.Shared(5),))) == []
+
+
+def test_arguments_are_asked_for_as_results_are_taken(client: Any) -> None:
+    asked = 0
+
+    def arguments() -> Iterator[tuple[int]]:
+        nonlocal asked
+        for each in numbers(1000):
+            asked += 1
+            yield each
+
+    found = ours.DaskMapper(client)(tasks.plus, arguments(), (tasks.Shared(0),))
+    assert [next(found), next(found)] == [0, 1]
+    assert asked <= 4 * N_WORKERS
+
+
+def test_large_arguments_and_arrays_that_change(client: Any) -> None:
+    mapper, A, B = ours.DaskMapper(client), np.ones((300, 100)), np.ones((200, 100))
+    assert list(mapper(tasks.total, [(B,)], (A,))) == [50_000.0]
+    A *= 2.0
+    assert list(mapper(tasks.total, [(B,)], (A,))) == [80_000.0]
+
+
+def test_an_object_is_sent_once_and_released_with_its_owner(client: Any) -> None:
+    mapper, shared = ours.DaskMapper(client), tasks.Shared(0)
+    first = set(mapper(tasks.place, numbers(12), (shared,)))
+    client.amm.run_once()  # drops copies that it sees no need of
+    again = set(mapper(tasks.place, numbers(12), (shared,)))
+    assert again == first
+    assert len(first) == N_WORKERS
+    del shared
+    gc.collect()
+    assert mapper._kept == {}
+    wait_until(lambda: not client.who_has())
+
+
+def test_an_error_is_that_of_one_process(client: Any) -> None:
+    with pytest.raises(ValueError, match=r"^shard 3: holds NaN; fill or drop it$"):
+        list(ours.DaskMapper(client)(tasks.refuse, numbers(6)))
+    with pytest.raises(TimeoutError, match="own"):
+        list(ours.DaskMapper(client)(tasks.out_of_time, [()]))
+
+
+@pytest.mark.parametrize("n", [1, N_WORKERS])
+def test_killed_workers_lose_nothing(client: Any, kill: Callable[[int], None], n: int) -> None:
+    """All of them as well: with the last one what was sent is gone, and is sent again."""
+    mapper, shared = ours.DaskMapper(client), tasks.Shared(7)
+    found = mapper(tasks.slow, numbers(40), (shared,))
+    first = [next(found) for _ in range(3)]
+    kill(n)
+    assert first + list(found) == list(range(7, 47))
+    assert list(mapper(tasks.plus, numbers(4), (shared,))) == [7, 8, 9, 10]
+
+
+def test_a_task_that_ends_its_workers() -> None:
+    settings = {"n_workers": 3, "threads_per_worker": 1, **LOOPBACK}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        distributed.LocalCluster(**settings, silence_logs=60) as doomed,
+        distributed.Client(doomed, set_as_default=False) as client,
+        pytest.raises(ours.ClusterError, match=r"^end_the_worker ended several workers"),
+    ):
+        list(ours.DaskMapper(client)(tasks.end_the_worker, [()]))
+
+
+def test_a_client_of_ones_own_stays_open(client: Any, local_cluster: Any) -> None:
+    with ours.cluster(client) as same:
+        assert same is client
+        assert isinstance(current_mapper(), ours.DaskMapper)
+    assert client.status == "running"
+    assert isinstance(current_mapper(), Serial)
+    with ours.cluster(local_cluster.scheduler_address) as other:
+        assert other.status == "running"
+    assert other.status == "closed"
+
+
+def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridgehash.streaming.dask._ANSWER", 0.3)
+    for address in ("tcp://127.0.0.1:9", "nowhere://x"):
+        with pytest.raises(ours.ClusterError, match=r"no scheduler answers there; start one"):
+            ours.cluster(address).__enter__()
+
+
+def test_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ours.mapper, "_PATIENCE", 0.3)
+    with (
+        distributed.LocalCluster(n_workers=0, **LOOPBACK) as empty,
+        distributed.Client(empty, set_as_default=False) as client,
+        pytest.raises(ours.ClusterError, match=r"has no workers; start some"),
+    ):
+        next(ours.DaskMapper(client)(tasks.refuse, numbers(2)))
+
+
+def test_the_package_does_not_import_dask() -> None:
+    line = "import sys, bridgehash, bridgehash.cli.main; sys.exit('distributed' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", line], check=False).returncode == 0
+
+
+def test_what_to_install() -> None:
+    line = "import sys; sys.modules['distributed'] = None; import bridgehash.distributed"
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=False)
+    assert done.stderr.endswith("a cluster needs Dask; pip install 'bridgehash[dask]'\n")
