@@ -145,8 +145,8 @@ def test_missing_labels_are_asked_for_by_name(data):
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ([0, 1], "two whole numbers a pair"),
-        ([[0.0, 1.0]], "two whole numbers a pair"),
+        ([0, 1], "two whole numbers per pair"),
+        ([[0.0, 1.0]], "two whole numbers per pair"),
         ([[0, 99]], "rows of X_target outside 0..23"),
         ([[-1, 0]], "rows of X_source outside 0..30"),
     ],
