@@ -125,7 +125,9 @@ class PCAStart(BaseEstimator):
             if self.rotation == "itq":
                 R = itq_rotation(project_sample([(X_s, P_s), (X_t, P_t)], _ITQ_ROWS), R)
             P_s, P_t = P_s @ R, P_t @ R
-        return Start(X_s @ like(P_s, X_s, X_s.dtype), X_t @ like(P_t, X_t, X_t.dtype))
+        xp = array_namespace(P_s, P_t)
+        A_s, A_t = (xp.astype(P, X.dtype, copy=False) for P, X in ((P_s, X_s), (P_t, X_t)))
+        return Start(X_s @ A_s, X_t @ A_t)
 
     def _components(self, context: StartContext) -> tuple[Array, Array]:
         """Directions of both domains, equally many, in float64."""
