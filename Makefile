@@ -33,6 +33,12 @@ ALONE = unshare $(if $(filter 0,$(shell id -u)),,--map-root-user) --net --pid --
 test-milvus: $(MILVUS)/.ready
 	$(ALONE) sh -c 'ip link set lo up && exec $(MILVUS)/bin/python -m pytest -m milvus tests/index/servers/test_milvus.py'
 
+# The declared minimum versions of all dependencies, in an environment of their own.
+OLDEST := .venv-oldest
+
+test-oldest: $(OLDEST)/.ready
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n auto -p no:schemathesis $(OLDEST_TESTS)
+
 levels: $(READY)
 	$(BIN)/python benchmarks/levels.py
 
@@ -77,6 +83,12 @@ $(MILVUS)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(MILVUS)
 	$(MILVUS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[milvus,search,test]'
 	$(MILVUS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps milvus==2.3.5
+	touch $@
+
+$(OLDEST)/.ready: pyproject.toml tests/oldest.py
+	$(PYTHON) -m venv $(OLDEST)
+	$(PYTHON) tests/oldest.py $(OLDEST_EXTRAS) > $(OLDEST)/oldest.txt
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(OLDEST)/oldest.txt -e '.[$(OLDEST_EXTRAS_LIST),test-core]'
 	touch $@
 
 clean:
