@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-torch = pytest.importorskip("torch", reason="no torch: pip install 'bridgehash[gpu]'")
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'bridgehash[gpu]'")
 
 from bridgehash.neighbors.cuda.sparse import SparseMatrix, joined  # noqa: E402
 from bridgehash.neighbors.graphs import KNNGraph  # noqa: E402
