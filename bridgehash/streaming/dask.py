@@ -112,7 +112,7 @@ class DaskMapper:
         call = _MapCall(self, function, shared)
         pending: deque[_PendingTask] = deque()  # dropped tasks are cancelled by Dask
         for number, each in enumerate(arguments):
-            # Block i goes to the same worker in each pass, which may have it in its cache.
+            # Block i is sent to the same worker in each pass: it may be in its cache.
             pending.append(call.submit(each, workers[number % len(workers)]))
             if len(pending) >= limit:
                 yield call.result(pending.popleft())
@@ -262,7 +262,7 @@ class _MapCall:
 
 
 def _copy(data: Any) -> Any:
-    """Return what the worker has received, as a result of its own."""
+    """Return the data unchanged; its result is the copy of this worker."""
     return data
 
 

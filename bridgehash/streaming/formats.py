@@ -38,7 +38,7 @@ def choose(fields: Sequence[FieldT], path: Path, key: str | None, want: Want) ->
     """Return the only suitable field, or the field called `key`."""
     names = [field.name for field in fields if field.name]
     if key is not None and not names:
-        raise InputError(f"the file has one array, without a name; remove ':{key}'")
+        raise InputError(f"the file has one array, without a name; drop ':{key}'")
     if key is not None and key not in names:
         raise InputError(unknown("array or column", key, names))
     candidates = [field for field in fields if key in (None, field.name)]

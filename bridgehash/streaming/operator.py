@@ -176,7 +176,7 @@ class BlockRows:
         """Return block i, read-only."""
         return next(self._map(tasks.block, [(i,)]))
 
-    def held(self) -> Array:
+    def to_array(self) -> Array:
         """Return all rows in one array."""
         X = np.empty(self.shape, dtype=self.dtype)
         for part, block in self._each(tasks.block, self._numbers()):

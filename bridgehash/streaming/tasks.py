@@ -93,14 +93,14 @@ class Moments(NamedTuple):
     def __or__(self, other: Moments) -> Moments:
         """Combine two sets of rows (Chan, Golub & LeVeque 1979), stable for large means."""
         n = self.n + other.n
-        apart = other.mean - self.mean
-        between = float(apart @ apart) * self.n * other.n / n
-        return Moments(n, self.mean + apart * (other.n / n), self.squares + other.squares + between)
+        delta = other.mean - self.mean
+        between = float(delta @ delta) * self.n * other.n / n
+        return Moments(n, self.mean + delta * (other.n / n), self.squares + other.squares + between)
 
     def mean_square(self, centre: Array) -> float:
         """Return the mean squared distance of the rows from a point."""
-        apart = self.mean - centre
-        return self.squares / self.n + float(apart @ apart)
+        delta = self.mean - centre
+        return self.squares / self.n + float(delta @ delta)
 
 
 def moments(reader: BlockReader, i: int) -> Moments:

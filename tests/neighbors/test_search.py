@@ -70,7 +70,7 @@ def test_every_way_to_search_finds_the_same(monkeypatch, caplog):
     expected = nearest(queries, rows, 5)
     others = nearest_others(rows, 5)
     in_blocks = BlockRows.standardised(as_blocks([rows[:100], rows[100:]]), unit_rows=False)
-    scaled = nearest_others(in_blocks.held(), 5)
+    scaled = nearest_others(in_blocks.to_array(), 5)
 
     def check(n_probe):
         F, columns = find_neighbors(queries, rows, 5, n_probe)

@@ -189,13 +189,17 @@ def test_paths_may_be_listed(tmp_path):
     same(as_blocks(paths), X)
 
 
-def test_a_column_is_named_behind_the_path(tmp_path):
+def test_a_column_is_selected_after_the_path(tmp_path):
     table = {"a": list(X), "b": list(2 * X)}
     pq.write_table(pa.table(table), tmp_path / "x.parquet")
     same(as_blocks(f"{tmp_path}/x.parquet:b"), 2 * X)
     assert "several fit" in refused(tmp_path / "x.parquet")
     message = refused(f"{tmp_path}/x.parquet:bb")
     assert message.endswith("unknown array or column 'bb'; did you mean 'b'? Choose from: a, b")
+    columns(tmp_path / "wide.parquet", np.ones((2, 500)))
+    message = refused(f"{tmp_path}/wide.parquet:lable")
+    assert "did you mean 'label'? Choose from: f0, f1, " in message
+    assert message.endswith(", f39 and 461 more")
 
 
 def test_blocks_end_at_row_groups(tmp_path):
@@ -245,7 +249,7 @@ def test_parts_of_two_types_are_read_in_the_wider():
     assert blocks.dtype == np.float64
 
 
-def test_anything_with_a_shape_and_slices_will_do():
+def test_any_object_with_a_shape_and_slices_is_read():
     class Table:
         shape = X.shape
 

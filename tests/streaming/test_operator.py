@@ -89,7 +89,7 @@ def test_all_results_are_those_of_the_matrix_in_memory(kind, dtype, rng):
             assert rows.scale == pytest.approx(expected.scale, rel=CLOSE[dtype])
             assert (len(rows), rows.ndim, rows.shape, rows.dtype) == (N, 2, (N, M), dtype)
             close(np.vstack([rows.block(i) for i in range(rows.n_blocks)]), X, dtype)
-            close(rows.held(), X, dtype)
+            close(rows.to_array(), X, dtype)
             close(rows.take(rows_taken), X[rows_taken], dtype)
             assert rows.take([]).shape == (0, M)
             close(rows @ A, X @ A, dtype)

@@ -1,4 +1,4 @@
-"""The nearest rows on a GPU are those of the definition, whatever the data look like."""
+"""The nearest rows on a GPU are those of the definition, for all kinds of data."""
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ def test_the_nearest_are_those_of_the_definition(device, rng, dtype, n_queries, 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("d", [16, 64, 300])
 @pytest.mark.parametrize("spread", [0.3, 1e-2, 1e-4])
-def test_rows_in_tight_clusters_are_told_apart(device, rng, dtype, d, spread):
+def test_rows_in_tight_clusters_are_distinguished(device, rng, dtype, d, spread):
     centres = rng.normal(size=(20, d))
     Q, R = (centres[rng.integers(20, size=n)] for n in (100, 4000))
     Q, R = (X + spread * rng.normal(size=X.shape) for X in (Q, R))
@@ -108,7 +108,7 @@ def test_a_scale_of_all_only_scales_the_distances(device, rng, dtype, scale):
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("d", [4, 64, 300])
-def test_equal_distances_go_by_position(device, rng, dtype, d):
+def test_equal_distances_are_ordered_by_position(device, rng, dtype, d):
     """Whole numbers: distances are exact, and few values are taken by very many rows."""
     Q, R = (rng.integers(0, 2, size=(n, 4)).repeat(-(-d // 4), axis=1) for n in (60, 6000))
     Q, R = Q[:, :d].astype(dtype), R[:, :d].astype(dtype)
@@ -152,7 +152,7 @@ def test_codes_of_signs_are_searched_exactly(device, rng, n_bits):
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("n_far", [1, 40, 1500])
 @pytest.mark.parametrize("size", [100.0, 1e6])
-def test_rows_far_from_the_others_are_in_nobodys_way(device, rng, dtype, n_far, size):
+def test_rows_far_from_the_others_do_not_change_the_result(device, rng, dtype, n_far, size):
     R = rng.normal(size=(4000, 30))
     R[rng.choice(4000, n_far, replace=False)] *= size * 2.0 ** -rng.integers(9, size=(n_far, 1))
     Q = np.concatenate([rng.normal(size=(100, 30)), R[:100] + 1e-3])
