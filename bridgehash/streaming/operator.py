@@ -174,12 +174,12 @@ class BlockRows:
 
     def block(self, i: int) -> Array:
         """Return block i, read-only."""
-        return next(self._map(tasks.block, [(i,)]))
+        return next(self._map(BlockReader.block, [(i,)]))
 
     def to_array(self) -> Array:
         """Return all rows in one array."""
         X = np.empty(self.shape, dtype=self.dtype)
-        for part, block in self._each(tasks.block, self._numbers()):
+        for part, block in self._each(BlockReader.block, self._numbers()):
             X[part] = block
         return X
 
@@ -188,7 +188,7 @@ class BlockRows:
         numbers = self._reader.blocks.check_rows(rows)
         taken = np.empty((len(numbers), self.shape[1]), dtype=self.dtype)
         wanted = list(self._reader.blocks.by_block(numbers))
-        parts = self._map(tasks.rows, ((i, inside) for i, _, inside in wanted))
+        parts = self._map(BlockReader.rows, ((i, inside) for i, _, inside in wanted))
         for (_, places, _), part in zip(wanted, parts, strict=True):
             taken[places] = part
         return taken
@@ -208,8 +208,8 @@ class BlockRows:
             F[part], columns[part] = neighbors
         return F, columns
 
-    def _numbers(self) -> Iterator[tuple[int]]:
-        return ((i,) for i in range(self.n_blocks))
+    def _numbers(self) -> list[tuple[int]]:
+        return [(i,) for i in range(self.n_blocks)]
 
     def _with_rows_of(self, M: Any) -> Iterator[tuple[int, Any]]:
         """Yield each block number with its rows of M, in the type of the data."""

@@ -116,16 +116,6 @@ def moments(reader: BlockReader, i: int) -> Moments:
         return Moments(n, mean, max(squares - n * float(rest @ rest), 0.0))
 
 
-def block(reader: BlockReader, i: int) -> Array:
-    """Return block i."""
-    return reader.block(i)
-
-
-def rows(reader: BlockReader, i: int, inside: NDArray[np.intp]) -> Array:
-    """Return some rows of block i."""
-    return reader.rows(i, inside)
-
-
 def squares(reader: BlockReader, i: int) -> Array:
     """Return the squared norms of the rows of block i, in float64."""
     return row_squares(reader.block(i).astype(np.float64, copy=False))
