@@ -97,4 +97,5 @@ def unknown(kind: str, name: str, known: Collection[str]) -> str:
     """
     nearest = difflib.get_close_matches(name, list(known), n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
-    return f"unknown {kind} {name!r}{hint} Choose from: {', '.join(known)}"
+    more = f" and {len(known) - 40} more" if len(known) > 40 else ""
+    return f"unknown {kind} {name!r}{hint} Choose from: {', '.join(list(known)[:40])}{more}"

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bridgehash._core.errors import InputError as InputError
+from bridgehash._core.errors import named
 from bridgehash._core.files import StrPath, atomic_write
 from bridgehash.streaming.formats import (
     MATRIX,
@@ -32,7 +33,6 @@ from bridgehash.streaming.formats import (
     check_not_empty,
     choose,
     float_type,
-    naming,
     npy_header,
     parquet_columns,
 )
@@ -48,7 +48,7 @@ def read_matrix(spec: str) -> NDArray[np.floating[Any]]:
     and CSV files give all their numeric columns side by side. An unnamed CSV column (the row
     index, as pandas writes it) is not a feature.
     """
-    with naming(spec):
+    with named(spec):
         return _as_matrix(_read(spec, MATRIX))
 
 
@@ -57,20 +57,20 @@ def read_labels(spec: str) -> NDArray[Any]:
 
     Whole floats become integers. Columns of a CSV file without a header line are named 1, 2, ….
     """
-    with naming(spec):
+    with named(spec):
         return _as_labels(_read(spec, _LABELS))
 
 
 def read_codes(spec: str) -> NDArray[np.uint8]:
     """The packed codes of shape (n, n_bytes) that `spec` names."""
-    with naming(spec):
+    with named(spec):
         return np.ascontiguousarray(_not_empty(_read(spec, _CODES)))
 
 
 def check_output(path: StrPath, suffixes: Collection[str] = (".npy", ".parquet")) -> Path:
     """The path, if `write_codes` could write there: worth asking before long work."""
     path = Path(path)
-    with naming(path):
+    with named(path):
         if path.suffix.lower() not in suffixes:
             raise InputError(f"must end in {' or '.join(suffixes)}, not {path.suffix!r}; rename it")
         if path.is_dir():
