@@ -44,6 +44,14 @@ class ModelFileError(InputError):
     """A model or index file that cannot be used."""
 
 
+class MissingDataError(InputError):
+    """A data file that is not on this machine; the message says how to get or make it."""
+
+
+class SuiteError(InputError):
+    """A benchmark suite that cannot be run."""
+
+
 class EngineError(BridgehashError, RuntimeError):
     """A database server that cannot do what it was asked."""
 
@@ -61,11 +69,14 @@ class BridgeWarning(UserWarning):
 
 
 @contextmanager
-def named(name: str | os.PathLike[str], remedy: str = "check the file") -> Iterator[None]:
+def named(
+    name: str | os.PathLike[str], remedy: str = "check the file", verb: str = "read"
+) -> Iterator[None]:
     """Put a name before errors about what is read or written inside.
 
     An `InputError` without an argument gets this one. An `OSError`, and whatever else a parser
-    raises for a broken file, becomes an `InputError` that ends with the remedy.
+    raises for a broken file, becomes an `InputError` that ends with the remedy; `verb` is what
+    failed ("read", "written").
 
     >>> with named("a.npy"):
     ...     raise InputError("is empty")
@@ -79,14 +90,14 @@ def named(name: str | os.PathLike[str], remedy: str = "check the file") -> Itera
     except InputError as error:
         problem = str(error)
         raise type(error)(problem, name) from error.__cause__
-    except (BridgehashError, MemoryError):
+    except (BridgehashError, ImportError, MemoryError):
         raise
     except FileNotFoundError as error:
         raise InputError("file not found", name) from error
     except Exception as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         text = " ".join(reason.split())[:200]
-        raise InputError(f"cannot be read ({text}); {remedy}", name) from error
+        raise InputError(f"cannot be {verb} ({text}); {remedy}", name) from error
 
 
 def unknown(kind: str, name: str, known: Collection[str]) -> str:
