@@ -209,11 +209,14 @@ def read_extracted(path: StrPath) -> Rows:
     column `x` of vectors and a column `y`. Every row needs a label.
     """
     path = Path(path)
+    parquet = _import_parquet() if path.suffix.lower() == ".parquet" else None
     with named(path, "copy it again"):
-        if path.suffix.lower() not in (".npz", ".parquet"):
+        if parquet is not None:
+            x, y = _read_parquet(parquet.ParquetFile(path))
+        elif path.suffix.lower() == ".npz":
+            x, y = _read_npz(path, lambda arrays: (arrays["x"], arrays["y"]))
+        else:
             raise InputError("must end in .npz or .parquet")
-        is_npz = path.suffix.lower() == ".npz"
-        x, y = _read_npz(path, lambda a: (a["x"], a["y"])) if is_npz else _read_parquet(path)
         if x.ndim != 2 or x.dtype.kind not in "biuf" or y.shape != (len(x),):
             raise InputError(
                 f"x has shape {x.shape} and type {x.dtype}, y has shape {y.shape}; x must be a "
@@ -238,12 +241,15 @@ def _read_npz(path: Path, read: Callable[[Mapping[str, NDArray[Any]]], Rows]) ->
             raise InputError(f"{error.args[0]}; it holds {', '.join(arrays.files)}") from error
 
 
-def _read_parquet(path: Path) -> Rows:
+def _import_parquet() -> Any:
     try:
-        import pyarrow.parquet as pq
+        import pyarrow.parquet
     except ImportError as error:
         raise ImportError("Parquet needs pyarrow; pip install 'bridgehash[parquet]'") from error
-    file = pq.ParquetFile(path)
+    return pyarrow.parquet
+
+
+def _read_parquet(file: Any) -> Rows:
     missing = {"x", "y"} - set(file.schema_arrow.names)
     if missing:
         held = ", ".join(file.schema_arrow.names)

@@ -218,7 +218,7 @@ def _save(
     }
     arrays: Any = {"x": x, "y": np.array(y), "ids": np.array(ids), "header": json.dumps(header)}
     with (
-        named(out, "finished batches are kept; run again", verb="written"),
+        named(out, "finished batches are kept; run again", writing=True),
         atomic_write(out) as temporary,
         open(temporary, "wb") as file,  # an open file: NumPy would add .npz to a path
     ):
