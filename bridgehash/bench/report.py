@@ -106,7 +106,8 @@ class ReportSection:
             for side in suite.sides
         }
         self.published = None if suite.paper is None else _published_table(suite.paper)
-        self.plot: Plot | None = plot_of(suite, records) if matplotlib_is_there() else None
+        can_draw = suite.figure is not None and matplotlib_is_there()
+        self.plot: Plot | None = plot_of(suite, records) if can_draw else None
 
     @property
     def progress(self) -> str:
@@ -153,7 +154,7 @@ def report_page(suites: Sequence[Suite], records: list[Record]) -> str:
         sections=sections,
         totals=_totals(sections),
         command=" ".join(["bridgehash bench run", *(section.argument for section in sections)]),
-        can_draw=matplotlib_is_there(),
+        can_draw=matplotlib_is_there,
         install=NEEDS,
         sources=_sources([run.record for section in sections for run in section.runs]),
     )
