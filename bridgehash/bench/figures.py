@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..datasets.task import parse_task
+from ..datasets import parse_task
 from ..metrics import DistanceHistogram, radius_pr_curve
 from .drawing import CLASSES, INK, SOFT, line_style, page_style, panel, plain, sample, widen
 from .spec import MethodSpec, Suite

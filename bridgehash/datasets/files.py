@@ -11,8 +11,7 @@ import hashlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,12 +72,12 @@ class DataFile:
                 return path
         return None
 
-    def find(self, folder: StrPath | None = None, download: bool = True) -> Path:
+    def find(self, folder: StrPath | None = None) -> Path:
         """Return the path of the file; download it if it is missing and has a URL."""
         path = self.locate(folder)
         if path is not None:
             return path
-        if self.url is None or not download:
+        if self.url is None:
             raise MissingDataError(self.missing(folder))
         try:
             return self._download()
@@ -102,15 +101,17 @@ class DataFile:
         path = cache_folder() / self.name
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
-            responses: list[Any] = []
-            hooks = {"response": lambda response, **_: responses.append(response)}
-            with _bar(self.name) as bar:
-                get = pooch.HTTPDownloader(progressbar=bar, chunk_size=_CHUNK, hooks=hooks)
-                try:
-                    get(self.url, str(temporary), None)
-                finally:  # pooch leaves the response open after an error
-                    for response in responses:
-                        response.close()
+            opened: list[Any] = []  # closed at the end: pooch leaves them open after an error
+            hooks = {"response": lambda response, **_: opened.append(response)}
+            bar: Any = False
+            if sys.stderr is not None and sys.stderr.isatty():
+                opened.append(bar := _DownloadBar(self.name))
+            get = pooch.HTTPDownloader(progressbar=bar, chunk_size=_CHUNK, hooks=hooks)
+            try:
+                get(self.url, str(temporary), None)
+            finally:
+                for item in opened:
+                    item.close()
             if (actual := checksum(temporary)) != self.sha256:
                 raise InputError(f"sha256 is {actual}, not {self.sha256}; the file was deleted")
         return path
@@ -149,19 +150,6 @@ def _pooch() -> Any:
     except ImportError as error:
         raise ImportError("downloads need pooch; pip install 'bridgehash[data]'") from error
     return pooch
-
-
-@contextmanager
-def _bar(title: str) -> Iterator[_DownloadBar | bool]:
-    """Yield a progress bar for pooch, or False if stderr is not a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield False
-        return
-    bar = _DownloadBar(title)
-    try:
-        yield bar
-    finally:
-        bar.close()
 
 
 class _DownloadBar:
