@@ -17,7 +17,13 @@ from ._core.errors import (
     JournalError as JournalError,
 )
 from ._core.errors import (
+    MissingDataError as MissingDataError,
+)
+from ._core.errors import (
     ModelFileError as ModelFileError,
+)
+from ._core.errors import (
+    SuiteError as SuiteError,
 )
 from .ath import (
     ATH as ATH,

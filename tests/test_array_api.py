@@ -162,7 +162,7 @@ def test_a_device_for_numpy_input_gives_numpy_back():
 @NO_TORCH
 def test_a_device_that_is_not_there_is_named():
     X_s, X_t, _ = domains()
-    with pytest.raises(ValueError, match="^device: 'cuda:77' is not available"):
+    with pytest.raises(ValueError, match=r"^device: 'cuda:77' is not available"):
         ATH.unsupervised(8).fit(X_s, X_t, device="cuda:77")
 
 
@@ -170,7 +170,7 @@ def test_a_device_that_is_not_there_is_named():
 def test_a_device_is_checked_with_a_target_map_too():
     X_s, X_t, _ = domains()
     pairs = np.column_stack([np.arange(5), np.arange(5)])
-    with pytest.raises(ValueError, match="^device: 'cuda:77' is not available"):
+    with pytest.raises(ValueError, match=r"^device: 'cuda:77' is not available"):
         ATH.paired(8).fit(X_s, X_t, pairs=pairs, device="cuda:77")
 
 
@@ -179,7 +179,7 @@ def test_a_device_is_checked_with_a_target_map_too():
 def test_a_device_without_torch_names_what_to_install(name):
     X_s, X_t, _ = domains()
     pairs = np.column_stack([np.arange(5), np.arange(5)])
-    with pytest.raises(ValueError, match="^device: 'cuda' needs torch; pip install"):
+    with pytest.raises(ValueError, match=r"^device: 'cuda' needs torch; pip install"):
         getattr(ATH, name)(8).fit(X_s, X_t, pairs=pairs, device="cuda")
 
 

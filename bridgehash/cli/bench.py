@@ -14,15 +14,14 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from bridgehash._core.errors import InputError
+from bridgehash._core.errors import InputError, JournalError, MissingDataError
 from bridgehash._core.progress import countdown
-from bridgehash.bench.runner import Step, run_suite
+from bridgehash.bench.runner import SuiteProgress, run_suite
 from bridgehash.bench.spec import Suite, load_suite, load_suites, suite_names
-from bridgehash.bench.store import Record, Store
+from bridgehash.bench.store import Record, ResultStore
 from bridgehash.bench.tables import ResultTable, agreements, result_table, runs_of
 from bridgehash.cli.console import may_animate, note, results, say, show_fields, show_table
 from bridgehash.cli.failures import writing
-from bridgehash.datasets.files import MissingData
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -92,7 +91,7 @@ def run(
             with countdown(plan.name, visible=may_animate()) as reach, _kept(store.path):
                 steps = run_suite(plan, store, quick=quick, rerun=rerun, n_jobs=n_jobs, folder=data)
                 failed = _follow(steps, reach)
-        except MissingData as error:  # of all its tasks
+        except MissingDataError as error:  # of all its tasks
             without_data[plan.name] = str(error)
             continue
         _tell(failed)
@@ -105,7 +104,7 @@ def run(
     _write_report(ran, store, out)
 
 
-def _follow(steps: Iterable[Step], reach: Callable[[int, int], None]) -> list[Record]:
+def _follow(steps: Iterable[SuiteProgress], reach: Callable[[int, int], None]) -> list[Record]:
     """Tell how far a run has come; the records of what failed."""
     failed = []
     for step in steps:
@@ -149,12 +148,12 @@ def report(suites: SuiteNames, out: Folder = Path("bench")) -> None:
     _write_report(load_suites(suites), _filled(out), out)
 
 
-def _store(out: Path) -> Store:
+def _store(out: Path) -> ResultStore:
     """One file for all suites: fits that two of them share are run once."""
-    return Store(out / "records.jsonl")
+    return ResultStore(out / "records.jsonl")
 
 
-def _filled(out: Path) -> Store:
+def _filled(out: Path) -> ResultStore:
     """The store, where there is one."""
     store = _store(out)
     if not store.path.is_file():
@@ -162,7 +161,7 @@ def _filled(out: Path) -> Store:
     return store
 
 
-def _show(suite: Suite, store: Store) -> None:
+def _show(suite: Suite, store: ResultStore) -> None:
     records = list(store.records().values())
     results().print(Text(suite.title, "bold"), soft_wrap=True)
     for side in suite.sides:
@@ -195,7 +194,7 @@ def _print(table: ResultTable) -> None:
         console.print(Text(f"{table.side}, {table.metric}, {table.tally}"), soft_wrap=True)
 
 
-def _write_report(plans: list[Suite], store: Store, out: Path) -> None:
+def _write_report(plans: list[Suite], store: ResultStore, out: Path) -> None:
     from bridgehash.bench.report import write_report
 
     path = out / f"{plans[0].name if len(plans) == 1 else 'report'}.html"
@@ -210,8 +209,10 @@ def _kept(path: Path) -> Iterator[None]:
     again = "finished fits are kept, run it again"
     try:
         yield
-    except MissingData:
+    except MissingDataError:
         raise
+    except JournalError as error:
+        raise InputError(f"{error}; {again}") from error
     except BrokenExecutor as error:
         raise InputError(
             f"a fit was killed, likely for want of memory; {again} with --jobs 1"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..features.backbones import Features, Settings, find_backbone
+from ..features.backbones import ExtractSettings, Features, find_backbone
 from ..features.folder import list_images, pillow, upright, why_unreadable
 from .errors import invalid
 
@@ -37,7 +37,7 @@ class ImageReader:
         self._backbone = find_backbone(backbone)
         self._most_pixels = most_pixels
         pillow()
-        self._features: Features = self._backbone.load(Settings())
+        self._features: Features = self._backbone.load(ExtractSettings())
 
     @property
     def dimension(self) -> int:

@@ -15,8 +15,7 @@ from bridgehash.ath import propagation as memberships
 from bridgehash.bench import runner
 from bridgehash.bench.runner import Job, run_job
 from bridgehash.bench.spec import MethodSpec
-from bridgehash.datasets import TransferTask, parse_task
-from bridgehash.datasets.spec import TaskSpec
+from bridgehash.datasets import TaskSpec, TransferTask, parse_task
 from bridgehash.models.base import BaseTransferHasher
 
 QUICK = StructuralStart(n_starts=4, n_kept=2)

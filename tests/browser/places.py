@@ -11,7 +11,7 @@ from bridgehash import ITQ, save
 from bridgehash.cli.demo_collections import digits
 from bridgehash.cli.demo_service import make_catalogues
 from bridgehash.datasets import digit_domains
-from bridgehash.features.backbones import Settings, find_backbone
+from bridgehash.features.backbones import ExtractSettings, find_backbone
 from bridgehash.index import HammingIndex
 from bridgehash.models.provenance import origin
 from bridgehash.service.opening import Files
@@ -71,7 +71,7 @@ def _shapes(folder: Path) -> list[Files]:
         image.save(folder / "shapes" / f"{i}.png")
     drawn[1].save(folder / "bars.png")
     backbone = find_backbone("gist")
-    X = backbone.load(Settings())(np.stack([backbone.prepare(image) for image in drawn]))
+    X = backbone.load(ExtractSettings())(np.stack([backbone.prepare(image) for image in drawn]))
     made = []
     for name, n_bits, shown in (("shapes-16", 16, True), ("shapes-24", 24, True), ("bare", 12, 0)):
         model = ITQ(n_bits=n_bits, random_state=0).fit(X)

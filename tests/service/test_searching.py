@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from bridgehash import load
-from bridgehash.features.backbones import Settings, find_backbone
+from bridgehash.features.backbones import ExtractSettings, find_backbone
 from bridgehash.index import HammingIndex
 from bridgehash.service.bodies import NPY
 from tests.service.local import LocalClient
@@ -152,7 +152,7 @@ def test_an_image_finds_what_its_features_find(client: LocalClient, folder: Path
     data = image(kind)
     backbone = find_backbone("gist")
     with Image.open(io.BytesIO(data)) as opened:
-        X = backbone.load(Settings())(backbone.prepare(opened.convert("RGB"))[None])
+        X = backbone.load(ExtractSettings())(backbone.prepare(opened.convert("RGB"))[None])
     by_features = client.post("/v1/catalogues/plain/search", json={"features": X.tolist()})
     by_image = client.post(
         "/v1/catalogues/plain/search/image?k=10",
