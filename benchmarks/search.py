@@ -126,7 +126,7 @@ def approximate() -> None:
     def recall(answer: Any) -> float:
         return float((answer[0][:, :10] <= exact).mean())
 
-    index = HammingIndex(64, n_jobs=1, kind="ivf", recall=RECALL).add(codes)
+    index = HammingIndex(64, n_jobs=1, search="approximate", recall=RECALL).add(codes)
     lists = index.lists
     assert lists is not None
     quantizer = faiss.IndexBinaryFlat(64)

@@ -7,6 +7,7 @@ only public classes of this package are ever revived.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._core.arrays import is_foreign, to_numpy
 from .._core.errors import ModelFileError
 from .._core.files import StrPath
-from .model_file import load_model, save_model
+from .model_file import INDEX_KIND, load_model, save_model
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -37,6 +38,11 @@ def save(model: BaseEstimator, path: StrPath) -> None:
 def load(path: StrPath) -> Any:
     """The model in a file that `save` wrote; its class says which kind it is."""
     file = load_model(path)
+    if file.kind == INDEX_KIND:
+        raise ModelFileError(
+            "is an index, not a model; use HammingIndex.load or `bridgehash index info`",
+            os.fspath(path),
+        )
     try:
         model = _revive(file.header, file.arrays)
         if not isinstance(model, BaseEstimator):
