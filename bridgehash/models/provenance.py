@@ -36,7 +36,7 @@ def encoder_of(model: Any, path: Path, domain: str | None, option: str) -> Linea
         return model.source_encoder_ if domain == "source" else model.target_encoder_
     if not isinstance(model, BaseHasher | LinearEncoder):
         raise InputError(
-            f"holds a {type(model).__name__}, which makes no codes; name another model", str(path)
+            f"holds {type(model).__name__}, which makes no codes; name another model", str(path)
         )
     if domain is not None:
         raise InputError(f"has a single encoder and no domains; drop {option}", str(path))
