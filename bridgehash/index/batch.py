@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._core.errors import InputError, unknown
+from .._core.validation import Range
 from ..codes import MAX_BITS, n_bytes
 
 Ids = NDArray[np.int64]
@@ -36,13 +37,12 @@ def check_n_bits(n_bits: int) -> int:
     return check_number(n_bits, "n_bits", 1, MAX_BITS)
 
 
-def check_number(value: Any, name: str, least: int, most: int | None = None) -> int:
+def check_number(value: int, name: str, least: int, most: float = np.inf) -> int:
     """Return a whole number from `least` to `most`."""
-    whole = int(value) if isinstance(value, Integral) else least - 1
-    if whole < least or (most is not None and whole > most):
-        limits = f"from {least} to {most}" if most is not None else f"of at least {least}"
-        raise InputError(f"{value!r} is not allowed; give a whole number {limits}", name)
-    return whole
+    rule = Range(least, most, kind=Integral)
+    if not rule.admits(value):
+        raise InputError(f"{value!r} is not allowed; use {rule}", name)
+    return int(value)
 
 
 def on_host(array: Any) -> Any:

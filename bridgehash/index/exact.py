@@ -114,7 +114,7 @@ class HammingIndex:
         device: str | None = None,
     ) -> None:
         if not 0 < recall <= 1:
-            raise InputError(f"{recall!r} is not allowed; give a share above 0, up to 1", "recall")
+            raise InputError(f"{recall!r} is not allowed; use a number above 0, up to 1", "recall")
         if search == "approximate" and device is not None:
             raise InputError(f"{device!r}: approximate search runs on the CPU only", "device")
         self.n_bits = check_n_bits(n_bits)

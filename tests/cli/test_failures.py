@@ -233,7 +233,7 @@ def test_a_model_that_makes_no_codes(folder: Path, refused: Refused) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (ENCODE.replace("--domain source", ""), "say which one: --domain source or"),
+        (ENCODE.replace("--domain source", ""), "choose one: --domain source or"),
         (ENCODE.replace("--domain source", "--domain target"), "takes 5; is it the right file"),
         (ENCODE.replace("--domain source", "--domain both"), "'source', 'target'"),
         (ENCODE.replace("model.bh", "itq.bh"), "a single encoder and no domains; drop"),
