@@ -224,18 +224,3 @@ def nearest_rows(words: Any, queries: Any, k: int, n_bits: int) -> Any:
     out_d, out_r = np.empty((n_queries, k), np.int32), np.empty((n_queries, k), np.int64)
     _sorted(held_d, held_r, held, n_bits, out_d, out_r)
     return out_d, out_r
-
-
-@_compiled
-def _distances_only(words: Any, queries: Any, tile: Any, other: Any) -> None:
-    step = len(tile)
-    for start in range(0, words.shape[1], step):
-        stop = min(start + step, words.shape[1])
-        for p in range(0, len(queries), 2):
-            q = min(p + 1, len(queries) - 1)
-            _fill(words, queries[p], queries[q], start, stop, tile, other)
-
-
-def distances_only(words: Any, queries: Any, n_bits: int) -> None:
-    """Compute all distances and discard them: the time that no selection can be below."""
-    _distances_only(words, queries, *_tiles(n_bits))

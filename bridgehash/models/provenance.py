@@ -17,18 +17,7 @@ from .encoder import LinearEncoder
 
 
 def encoder_of(model: Any, path: Path, domain: str | None, option: str) -> LinearEncoder:
-    """Return the encoder of a model for a domain.
-
-    Parameters
-    ----------
-    model : encoder or fitted hasher
-    path : Path
-        File of the model, for messages.
-    domain : "source", "target" or None
-        None for a model with a single encoder.
-    option : str
-        How the user chooses a domain, for messages.
-    """
+    """Return the encoder of a model for a domain; `path` and `option` are for messages."""
     if isinstance(model, BaseTransferHasher):
         if domain is None:
             choices = f"{option} source or {option} target"

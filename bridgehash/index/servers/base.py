@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from threading import RLock
 from time import sleep
-from types import TracebackType
-from typing import ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..._core.errors import EngineError, InputError
-from ..batch import Batch, Ids, SearchMode, check_n_bits, check_search_mode, checked_batch
+from ..batch import Batch, Ids, SearchMode, check_search_mode, checked_batch
 
 PAUSES = (0.2, 1.0, 3.0, 8.0)  # seconds before the retries of an operation
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -31,6 +31,67 @@ T = TypeVar("T")
 
 class ConnectionLost(Exception):
     """A lost connection: the operation can be retried on a new one."""
+
+
+class IndexInfo(NamedTuple):
+    """The properties of a table or collection of codes."""
+
+    n_bits: int
+    search: SearchMode = "exact"
+    about: Mapping[str, str] = {}
+    n_lists: int = 128  # of approximate search in Milvus
+    ours: bool = True  # created by bridgehash
+
+
+class EngineSession(ABC):
+    """A connection to a server that is opened again when it is lost.
+
+    Operations of several threads take turns.
+    """
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self._lock = RLock()
+        try:
+            self._connect()
+        except ConnectionLost as error:
+            raise EngineError(
+                f"{place}: no connection ({error}); check that the server runs, and check "
+                "address, user and password"
+            ) from error
+
+    @abstractmethod
+    def _connect(self) -> object:
+        """Open the connection if it is closed, or raise `ConnectionLost`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
+
+    @contextmanager
+    def close_on_error(self) -> Iterator[None]:
+        """Close the connection if the block fails."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def _retry(self, work: Callable[[], T]) -> T:
+        """Return the result of `work`, repeated after a pause while the connection is lost."""
+        with self._lock:
+            for pause in PAUSES:
+                try:
+                    return work()
+                except ConnectionLost:
+                    sleep(pause)
+            try:
+                return work()
+            except ConnectionLost as error:
+                raise EngineError(
+                    f"{self.place}: the connection was lost and could not be opened again "
+                    f"({error}); check that the server runs"
+                ) from error
 
 
 class EngineIndex(ABC):
@@ -50,12 +111,16 @@ class EngineIndex(ABC):
         Where the codes come from; stored on the server.
     """
 
+    noun: ClassVar[str]  # "table" or "collection"
     tag_bytes: ClassVar[int]  # of the longest tag
-    name: str
-    place: str
-    n_bits: int
-    search_mode: SearchMode
-    about: dict[str, str]
+
+    def __init__(self, session: Any, name: str, info: IndexInfo) -> None:
+        self.name = name
+        self.place: str = session.place
+        self.n_bits = info.n_bits
+        self.search_mode = info.search
+        self.about = dict(info.about)
+        self._session = session
 
     @classmethod
     @abstractmethod
@@ -66,20 +131,42 @@ class EngineIndex(ABC):
         n_bits: int,
         *,
         search: SearchMode = "exact",
-        about: dict[str, str] | None = None,
+        about: Mapping[str, str] | None = None,
         replace: bool = False,
     ) -> Self:
         """Create an empty table or collection; see `create_index`."""
 
     @classmethod
-    @abstractmethod
     def open(cls, url: str, name: str, *, search: SearchMode | None = None) -> Self:
         """Open a table or collection; see `open_index`."""
+        mode = None if search is None else check_search_mode(search)
+        session = cls._open_session(url)
+        with session.close_on_error():
+            info = cls._describe(session, check_name(name))
+            if info is None:
+                raise EngineError(
+                    f"{session.place}: there is no {cls.noun} {name}; build it, or check the name"
+                )
+            return cls(session, name, info._replace(search=mode or info.search))
+
+    @classmethod
+    def exists(cls, url: str, name: str) -> bool:
+        """Return whether a table or collection exists; see `index_exists`."""
+        with closing(cls._open_session(url)) as session:
+            return cls._describe(session, check_name(name)) is not None
 
     @classmethod
     @abstractmethod
-    def exists(cls, url: str, name: str) -> bool:
-        """Return whether a table or collection exists; see `index_exists`."""
+    def _open_session(cls, url: str) -> EngineSession:
+        """Connect to the server of a URL."""
+
+    @classmethod
+    @abstractmethod
+    def _describe(cls, session: Any, name: str) -> IndexInfo | None:
+        """Return the properties of a table or collection, or None if it does not exist.
+
+        Raises `EngineError` if it holds something else.
+        """
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -124,19 +211,14 @@ class EngineIndex(ABC):
     def drop(self) -> None:
         """Drop the index with all its codes."""
 
-    @abstractmethod
     def close(self) -> None:
         """Close the connection."""
+        self._session.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _check(self, codes: ArrayLike, ids: ArrayLike | None, tags: ArrayLike | None) -> Batch:
@@ -163,7 +245,7 @@ def create_index(
     n_bits: int,
     *,
     search: SearchMode = "exact",
-    about: dict[str, str] | None = None,
+    about: Mapping[str, str] | None = None,
     replace: bool = False,
 ) -> EngineIndex:
     """Create an empty index on a server.
@@ -184,11 +266,7 @@ def create_index(
     replace : bool, default=False
         Drop an index of this name first.
     """
-    engine = _engine(url)
-    check_n_bits(n_bits)  # pgvector allows 64,000 bits, Milvus 262,144
-    return engine.create(
-        url, name, n_bits, search=check_search_mode(search), about=about, replace=replace
-    )
+    return _engine(url).create(url, name, n_bits, search=search, about=about, replace=replace)
 
 
 def open_index(url: str, name: str, *, search: SearchMode | None = None) -> EngineIndex:
@@ -196,9 +274,7 @@ def open_index(url: str, name: str, *, search: SearchMode | None = None) -> Engi
 
     It is searched as it was created, unless `search` is "exact" or "approximate".
     """
-    return _engine(url).open(
-        url, name, search=None if search is None else check_search_mode(search)
-    )
+    return _engine(url).open(url, name, search=search)
 
 
 def index_exists(url: str, name: str) -> bool:
@@ -273,50 +349,3 @@ def check_name(name: str) -> str:
             "underscores, and no digit first"
         )
     return name
-
-
-class EngineSession(ABC):
-    """A connection to a server that is opened again when it is lost.
-
-    Operations of several threads take turns.
-    """
-
-    place: str
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the connection."""
-
-    @contextmanager
-    def close_on_error(self) -> Iterator[None]:
-        """Close the connection if the block fails."""
-        try:
-            yield
-        except BaseException:
-            self.close()
-            raise
-
-    def _connect_first(self, connect: Callable[[], object]) -> None:
-        """Open the first connection, without retries."""
-        try:
-            connect()
-        except ConnectionLost as error:
-            raise EngineError(
-                f"{self.place}: no connection ({error}); check that the server runs, and check "
-                "address, user and password"
-            ) from error
-
-    def _retry(self, work: Callable[[], T]) -> T:
-        """Return the result of `work`, repeated after a pause while the connection is lost."""
-        for pause in PAUSES:
-            try:
-                return work()
-            except ConnectionLost:
-                sleep(pause)
-        try:
-            return work()
-        except ConnectionLost as error:
-            raise EngineError(
-                f"{self.place}: the connection was lost and could not be opened again ({error}); "
-                "check that the server runs"
-            ) from error

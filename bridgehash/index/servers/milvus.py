@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
-from threading import RLock
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -34,12 +33,21 @@ from ..batch import (
     packed_codes,
     whole_ids,
 )
-from .base import Address, ConnectionLost, EngineIndex, EngineSession, check_name, parse_url
+from .base import (
+    Address,
+    ConnectionLost,
+    EngineIndex,
+    EngineSession,
+    IndexInfo,
+    check_name,
+    parse_url,
+)
 
 T = TypeVar("T")
 
-MOST = 16_384  # codes that Milvus returns per query
+MOST = 16_384  # codes that Milvus returns per query; k must be smaller
 _MARK = "bridgehash"  # a key of the description: bridgehash created the collection
+_PROPERTIES = ("n_bits", "search", "about", "n_lists")  # in the description
 _FIELDS = {"id": "INT64", "code": "BINARY_VECTOR", "tag": "VARCHAR"}
 _STRONG = {"consistency_level": "Strong", "retry_times": 0}
 _PORT = 19530
@@ -49,15 +57,6 @@ _ROWS = 20_000  # per request
 _IDS = 5_000  # looked up per request
 _RESULTS = 200_000  # codes in one answer
 _IDS_END = 2**63 - 1
-
-
-class CollectionInfo(NamedTuple):
-    """The properties of a collection of codes."""
-
-    n_bits: int
-    search: SearchMode
-    about: dict[str, str]
-    n_lists: int
 
 
 class MilvusIndex(EngineIndex):
@@ -70,24 +69,20 @@ class MilvusIndex(EngineIndex):
     session : MilvusSession
     name : str
         Name of the collection.
-    collection : CollectionInfo
+    info : IndexInfo
     n_probe : int, default=16
         Lists that an approximate search looks into. More give a higher recall and take longer.
     """
 
+    noun = "collection"
     tag_bytes = 4096
 
     def __init__(
-        self, session: MilvusSession, name: str, collection: CollectionInfo, n_probe: int = 16
+        self, session: MilvusSession, name: str, info: IndexInfo, n_probe: int = 16
     ) -> None:
-        self.name = name
-        self.place = session.place
-        self.n_bits = collection.n_bits
-        self.search_mode = collection.search
-        self.about = collection.about
+        super().__init__(session, name, info)
         self.n_probe = n_probe
-        self._n_lists = collection.n_lists
-        self._session = session
+        self._n_lists = info.n_lists
 
     @classmethod
     def create(
@@ -97,7 +92,7 @@ class MilvusIndex(EngineIndex):
         n_bits: int,
         *,
         search: SearchMode = "exact",
-        about: dict[str, str] | None = None,
+        about: Mapping[str, str] | None = None,
         replace: bool = False,
         n_shards: int | None = None,
         n_lists: int = 128,
@@ -108,34 +103,53 @@ class MilvusIndex(EngineIndex):
         The number of shards can also be part of the URL, as `?shards=4`.
         """
         mode = check_search_mode(search)
-        info = CollectionInfo(check_n_bits(n_bits), mode, dict(about or {}), n_lists)
+        info = IndexInfo(check_n_bits(n_bits), mode, dict(about or {}), n_lists)
         n_shards = n_shards or _shards(url)
         session = MilvusSession(url)
         with session.close_on_error():
-            _make_way(session, check_name(name), replace=replace)
+            cls._make_way(session, check_name(name), replace=replace)
             session.call(lambda client: _create(client, name, info, n_shards))
         return cls(session, name, info)
 
     @classmethod
-    def exists(cls, url: str, name: str) -> bool:
-        """Return whether a collection exists. Raises `EngineError` if it holds something else."""
-        with closing(MilvusSession(url)) as session:
-            return _describe(session, check_name(name)) is not None
+    def open(cls, url: str, name: str, *, search: SearchMode | None = None) -> Self:
+        """Open a collection; see `open_index`."""
+        index = super().open(url, name, search=search)
+        with index._session.close_on_error():
+            index._session.call(lambda client: client.load_collection(name, retry_times=0))
+        return index
 
     @classmethod
-    def open(cls, url: str, name: str, *, search: SearchMode | None = None) -> Self:
-        """Open a collection; it is searched as it was created, unless `search` is given."""
-        check_name(name)
-        session = MilvusSession(url)
-        with session.close_on_error():
-            info = _describe(session, name)
-            if info is None:
-                raise EngineError(
-                    f"{session.place}: there is no collection {name}; build it, or check the name"
-                )
-            session.call(lambda client: client.load_collection(name, retry_times=0))
-        mode = info.search if search is None else check_search_mode(search)
-        return cls(session, name, info._replace(search=mode))
+    def _open_session(cls, url: str) -> MilvusSession:
+        return MilvusSession(url)
+
+    @classmethod
+    def _describe(cls, session: MilvusSession, name: str) -> IndexInfo | None:
+        if not session.call(lambda client: client.has_collection(name)):
+            return None
+        record = session.call(lambda client: client.describe_collection(name))
+        fields = {field["name"]: field["type"].name for field in record["fields"]}
+        try:
+            content = json.loads(record["description"])
+            if not (content[_MARK] and fields.items() >= _FIELDS.items()):
+                raise KeyError(_MARK)
+            return IndexInfo(*(content[field] for field in _PROPERTIES))
+        except (ValueError, TypeError, KeyError) as error:
+            raise EngineError(
+                f"{session.place}: collection {name} was not created by bridgehash and is not "
+                "changed; choose another name"
+            ) from error
+
+    @classmethod
+    def _make_way(cls, session: MilvusSession, name: str, *, replace: bool) -> None:
+        """Drop an index of this name if `replace` allows it."""
+        if cls._describe(session, name) is None:
+            return
+        if not replace:
+            raise EngineError(
+                f"{session.place}: collection {name} exists; replace it or choose another name"
+            )
+        session.call(lambda client: client.drop_collection(name))
 
     def __len__(self) -> int:
         rows = self._session.call(
@@ -144,10 +158,7 @@ class MilvusIndex(EngineIndex):
         return int(rows[0]["count(*)"])
 
     def next_id(self) -> int:
-        """Return the id that the next code without an id gets.
-
-        Milvus has no maximum, so it is found by bisection.
-        """
+        # Milvus has no maximum: bisection finds it.
         low, high = 0, _IDS_END
         probe = max(0, len(self) - 1)  # the answer at once if ids have no gaps
         while low < high:
@@ -161,7 +172,6 @@ class MilvusIndex(EngineIndex):
     def add(
         self, codes: ArrayLike, ids: ArrayLike | None = None, *, tags: ArrayLike | None = None
     ) -> Self:
-        """Add packed codes with optional tags. Raises `InputError` if an id exists."""
         batch = self._check(codes, ids, tags)
         if ids is None:
             batch = batch._replace(ids=batch.ids + self.next_id())
@@ -181,13 +191,11 @@ class MilvusIndex(EngineIndex):
         return self
 
     def upsert(self, codes: ArrayLike, ids: ArrayLike, *, tags: ArrayLike | None = None) -> Self:
-        """Add packed codes; codes with the same ids are replaced, tags included."""
         for part in _parts(self._check(codes, ids, tags)):
             self._send(part, replace=True)
         return self
 
     def remove(self, ids: ArrayLike) -> int:
-        """Remove codes by id and return how many were removed; unknown ids are ignored."""
         existing = np.array(self._existing(np.unique(whole_ids(ids))), np.int64)
         self._delete(existing)
         return len(existing)
@@ -195,11 +203,6 @@ class MilvusIndex(EngineIndex):
     def search(
         self, codes: ArrayLike, k: int = 10, *, tag: str | None = None
     ) -> tuple[NDArray[np.int32], Ids]:
-        """Return distances and ids of the k nearest codes per query, by (distance, id).
-
-        If there are fewer than k codes (with this tag), the remaining places have distance
-        n_bits + 1 and id -1. Milvus returns up to 16,384 codes, so k is at most 16,383.
-        """
         packed = packed_codes(codes, self.n_bits)
         distances, ids = no_neighbors(len(packed), check_number(k, "k", 1, MOST - 1), self.n_bits)
         if tag is not None and not self._can_store(tag):
@@ -221,18 +224,12 @@ class MilvusIndex(EngineIndex):
         self._session.call(lambda client: client.flush(self.name))
 
     def rename(self, name: str, *, replace: bool = False) -> None:
-        """Rename the collection; with `replace`, drop an index of that name first."""
-        _make_way(self._session, check_name(name), replace=replace)
+        self._make_way(self._session, check_name(name), replace=replace)
         self._session.call(lambda client: client.rename_collection(self.name, name))
         self.name = name
 
     def drop(self) -> None:
-        """Drop the collection with all its codes."""
         self._session.call(lambda client: client.drop_collection(self.name))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._session.close()
 
     def _send(self, batch: Batch, *, replace: bool) -> None:
         """Send one request; a retry replaces, because its rows may have been stored."""
@@ -251,7 +248,7 @@ class MilvusIndex(EngineIndex):
         for start in range(0, len(ids), _IDS):
             part = ids[start : start + _IDS].tolist()
             self._session.call(
-                lambda client, part=part: client.delete(self.name, ids=part, retry_times=0)  # type: ignore[misc]
+                lambda client, part=part: client.delete(self.name, ids=part, retry_times=0)
             )
 
     def _query_ids(self, rule: str, limit: int | None = None) -> list[int]:
@@ -366,7 +363,6 @@ class MilvusSession(EngineSession):
 
     def __init__(self, url: str) -> None:
         address = parse_url(url)
-        self.place = address.shown
         self._options = _client_options(address)
         try:
             import grpc
@@ -377,9 +373,8 @@ class MilvusSession(EngineSession):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._new_client = pymilvus.MilvusClient
         self._errors: tuple[type[Exception], ...] = (pymilvus.MilvusException, grpc.RpcError)
-        self._lock = RLock()
         self._client: Any = None
-        self._connect_first(self._connect)
+        super().__init__(address.shown)
 
     def call(self, work: Callable[[Any], T]) -> T:
         """Return the result of `work(client)`, which may be called more than once."""
@@ -397,11 +392,9 @@ class MilvusSession(EngineSession):
                     raise EngineError(f"{self.place}: {_reason(error)}") from error
                 raise ConnectionLost(_reason(error)) from error
 
-        with self._lock:
-            return self._retry(attempt)
+        return self._retry(attempt)
 
     def close(self) -> None:
-        """Close the connection."""
         with self._lock:
             if self._client is not None:
                 self._client.close()
@@ -444,10 +437,10 @@ def _shards(url: str) -> int:
     return int(number)
 
 
-def _create(client: Any, name: str, info: CollectionInfo, n_shards: int) -> None:
+def _create(client: Any, name: str, info: IndexInfo, n_shards: int) -> None:
     from pymilvus import DataType
 
-    text = json.dumps({_MARK: 1, **info._asdict()})
+    text = json.dumps({_MARK: 1, **{field: getattr(info, field) for field in _PROPERTIES}})
     schema = client.create_schema(auto_id=False, description=text)
     schema.add_field("id", DataType.INT64, is_primary=True)
     schema.add_field("code", DataType.BINARY_VECTOR, dim=8 * n_bytes(info.n_bits))
@@ -462,35 +455,6 @@ def _create(client: Any, name: str, info: CollectionInfo, n_shards: int) -> None
     client.create_collection(
         name, schema=schema, index_params=index, num_shards=n_shards, consistency_level="Strong"
     )
-
-
-def _describe(session: MilvusSession, name: str) -> CollectionInfo | None:
-    """Return the properties of a collection, or None if there is none of this name."""
-    if not session.call(lambda client: client.has_collection(name)):
-        return None
-    record = session.call(lambda client: client.describe_collection(name))
-    fields = {field["name"]: field["type"].name for field in record["fields"]}
-    try:
-        content = json.loads(record["description"])
-        if not (content[_MARK] and fields.items() >= _FIELDS.items()):
-            raise KeyError(_MARK)
-        return CollectionInfo(*(content[field] for field in CollectionInfo._fields))
-    except (ValueError, TypeError, KeyError) as error:
-        raise EngineError(
-            f"{session.place}: collection {name} was not created by bridgehash and is not changed; "
-            "choose another name"
-        ) from error
-
-
-def _make_way(session: MilvusSession, name: str, *, replace: bool) -> None:
-    """Drop an index of this name if `replace` allows it."""
-    if _describe(session, name) is None:
-        return
-    if not replace:
-        raise EngineError(
-            f"{session.place}: collection {name} exists; replace it or choose another name"
-        )
-    session.call(lambda client: client.drop_collection(name))
 
 
 def _parts(batch: Batch) -> Iterator[Batch]:

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from threading import RLock
-from typing import Any, NamedTuple, Self, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,7 +31,7 @@ from ..batch import (
     packed_codes,
     whole_ids,
 )
-from .base import ConnectionLost, EngineIndex, EngineSession, check_name, parse_url
+from .base import ConnectionLost, EngineIndex, EngineSession, IndexInfo, check_name, parse_url
 
 try:
     import psycopg
@@ -80,15 +78,6 @@ WHERE (old.code, old.tag) IS DISTINCT FROM (excluded.code, excluded.tag)
 """
 
 
-class TableInfo(NamedTuple):
-    """The properties of a table of codes."""
-
-    n_bits: int
-    search: SearchMode
-    about: dict[str, str]
-    ours: bool  # created by bridgehash
-
-
 class PostgresIndex(EngineIndex):
     """An index in a table of PostgreSQL; use `create` or `open`.
 
@@ -97,23 +86,19 @@ class PostgresIndex(EngineIndex):
     session : PostgresSession
     name : str
         Name of the table.
-    table : TableInfo
+    info : IndexInfo
     ef_search : int, default=200
         Candidates of an approximate search, up to 1,000. More give a higher recall and take longer.
     """
 
+    noun = "table"
     tag_bytes = 1 << 16
 
     def __init__(
-        self, session: PostgresSession, name: str, table: TableInfo, ef_search: int = 200
+        self, session: PostgresSession, name: str, info: IndexInfo, ef_search: int = 200
     ) -> None:
-        self.name = name
-        self.place = session.place
-        self.n_bits = table.n_bits
-        self.search_mode = table.search
-        self.about = table.about
+        super().__init__(session, name, info)
         self.ef_search = ef_search
-        self._session = session
         self._table = sql.Identifier(name)
 
     @classmethod
@@ -124,26 +109,27 @@ class PostgresIndex(EngineIndex):
         n_bits: int,
         *,
         search: SearchMode = "exact",
-        about: dict[str, str] | None = None,
+        about: Mapping[str, str] | None = None,
         replace: bool = False,
     ) -> Self:
         """Create an empty table; with `replace`, drop an index of this name first.
 
         search="approximate" uses an HNSW index, which `finish` builds.
         """
-        info = TableInfo(check_n_bits(n_bits), check_search_mode(search), dict(about or {}), True)
-        table, comment = sql.Identifier(check_name(name)), {"search": search, "about": info.about}
+        info = IndexInfo(check_n_bits(n_bits), check_search_mode(search), about or {})
+        table = sql.Identifier(check_name(name))
         layout = sql.SQL(
             "CREATE TABLE {} (id bigint PRIMARY KEY, code bit({}) NOT NULL, "
             "tag text NOT NULL DEFAULT '')"
         ).format(table, sql.Literal(n_bits))
-        text = sql.Literal(json.dumps({_MARK: 1, **comment}))
+        text = json.dumps({_MARK: 1, "search": search, "about": dict(info.about)})
 
         def work(connection: Connection) -> None:
-            _require_extension(connection, session.place, create=True)
+            _create_extension(connection, session.place)
             _make_way(connection, name, session.place, replace=replace)
             connection.execute(layout)
-            connection.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(table, text))
+            comment = sql.SQL("COMMENT ON TABLE {} IS {}").format(table, sql.Literal(text))
+            connection.execute(comment)
 
         session = PostgresSession(url)
         with session.close_on_error():
@@ -151,41 +137,22 @@ class PostgresIndex(EngineIndex):
         return cls(session, name, info)
 
     @classmethod
-    def exists(cls, url: str, name: str) -> bool:
-        """Return whether a table exists. Raises `EngineError` if it holds something else."""
-        with closing(PostgresSession(url)) as session:
-            return session.read(lambda c: _describe(c, check_name(name), session.place)) is not None
+    def _open_session(cls, url: str) -> PostgresSession:
+        return PostgresSession(url)
 
     @classmethod
-    def open(cls, url: str, name: str, *, search: SearchMode | None = None) -> Self:
-        """Open a table; it is searched as it was created, unless `search` is given."""
-        session = PostgresSession(url)
-
-        def work(connection: Connection) -> TableInfo:
-            _require_extension(connection, session.place, create=False)
-            info = _describe(connection, check_name(name), session.place)
-            if info is None:
-                raise EngineError(
-                    f"{session.place}: there is no table {name}; build it, or check the name"
-                )
-            return info
-
-        with session.close_on_error():
-            info = session.read(work)
-        mode = info.search if search is None else check_search_mode(search)
-        return cls(session, name, info._replace(search=mode))
+    def _describe(cls, session: PostgresSession, name: str) -> IndexInfo | None:
+        return session.read(lambda connection: _describe_table(connection, name, session.place))
 
     def __len__(self) -> int:
         return self._session.read(lambda connection: self._number(connection, "count(*)"))
 
     def next_id(self) -> int:
-        """Return the id that the next code without an id gets."""
         return self._session.read(self._next_id)
 
     def add(
         self, codes: ArrayLike, ids: ArrayLike | None = None, *, tags: ArrayLike | None = None
     ) -> Self:
-        """Add packed codes with optional tags. Raises `InputError` if an id exists."""
         batch = self._check(codes, ids, tags)
 
         def work(connection: Connection) -> None:
@@ -205,7 +172,6 @@ class PostgresIndex(EngineIndex):
         return self
 
     def upsert(self, codes: ArrayLike, ids: ArrayLike, *, tags: ArrayLike | None = None) -> Self:
-        """Add packed codes; codes with the same ids are replaced, tags included."""
         batch = self._check(codes, ids, tags)
         layout = sql.SQL(
             "CREATE TEMPORARY TABLE {} (id bigint, code bit({}), tag text) ON COMMIT DROP"
@@ -220,7 +186,6 @@ class PostgresIndex(EngineIndex):
         return self
 
     def remove(self, ids: ArrayLike) -> int:
-        """Remove codes by id and return how many were removed; unknown ids are ignored."""
         wanted = whole_ids(ids).tolist()
         statement = sql.SQL("DELETE FROM {} WHERE id = ANY(%s)").format(self._table)
         return self._session.write(lambda c: c.execute(statement, [wanted]).rowcount)
@@ -228,11 +193,6 @@ class PostgresIndex(EngineIndex):
     def search(
         self, codes: ArrayLike, k: int = 10, *, tag: str | None = None
     ) -> tuple[NDArray[np.int32], Ids]:
-        """Return distances and ids of the k nearest codes per query, by (distance, id).
-
-        If there are fewer than k codes (with this tag), the remaining places have distance
-        n_bits + 1 and id -1.
-        """
         bits: Any = np.unpackbits(packed_codes(codes, self.n_bits), axis=1, count=self.n_bits)
         queries = [row.tobytes().decode("ascii") for row in bits + ord("0")]
         statement = self._statement(tag)
@@ -280,12 +240,7 @@ class PostgresIndex(EngineIndex):
         self.name, self._table = name, new
 
     def drop(self) -> None:
-        """Drop the table with all its codes."""
         self._session.write(lambda c: _make_way(c, self.name, self.place, replace=True))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._session.close()
 
     def _number(self, connection: Connection, expression: str) -> int:
         statement = sql.SQL("SELECT {} FROM {}").format(sql.SQL(expression), self._table)
@@ -328,17 +283,16 @@ class PostgresSession(EngineSession):
     """A connection to PostgreSQL for whole transactions."""
 
     def __init__(self, url: str) -> None:
-        self.place = parse_url(url).shown
+        place = parse_url(url).shown
         try:
             given = conninfo_to_dict(url)
         except psycopg.Error as error:
             raise EngineError(
-                f"{self.place}: the URL cannot be read; check its port and options"
+                f"{place}: the URL cannot be read; check its port and options"
             ) from error
         self._options: Any = {"connect_timeout": _TIMEOUT, "application_name": "bridgehash"} | given
-        self._lock = RLock()
         self._connection: Connection | None = None
-        self._connect_first(self._connect)
+        super().__init__(place)
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Return the result of `work`, which sees one snapshot of the database."""
@@ -372,7 +326,6 @@ class PostgresSession(EngineSession):
         return self._run(attempt)
 
     def close(self) -> None:
-        """Close the connection."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -388,8 +341,7 @@ class PostgresSession(EngineSession):
                     raise ConnectionLost(_reason(error)) from error
                 raise EngineError(f"{self.place}: {_reason(error)}") from error
 
-        with self._lock:
-            return self._retry(translate_errors)
+        return self._retry(translate_errors)
 
     def _connect(self) -> Connection:
         if self._connection is None or self._connection.closed:
@@ -413,13 +365,11 @@ def _reason(error: psycopg.Error) -> str:
     return text.splitlines()[0].strip() if text else type(error).__name__
 
 
-def _require_extension(connection: Connection, place: str, *, create: bool) -> None:
-    """Create pgvector in the database, or raise `EngineError` if it is missing."""
+def _create_extension(connection: Connection, place: str) -> None:
+    """Add pgvector to the database unless it is there."""
     known = connection.execute("SELECT FROM pg_extension WHERE extname = %s", [EXTENSION])
     if known.fetchone() is not None:
         return
-    if not create:
-        raise EngineError(f"{place}: the database has no pgvector, so no index; build one first")
     statement = sql.SQL("CREATE EXTENSION IF NOT EXISTS {}").format(sql.Identifier(EXTENSION))
     try:
         with connection.transaction():  # a savepoint
@@ -437,7 +387,7 @@ def _require_extension(connection: Connection, place: str, *, create: bool) -> N
         ) from error
 
 
-def _describe(connection: Connection, name: str, place: str) -> TableInfo | None:
+def _describe_table(connection: Connection, name: str, place: str) -> IndexInfo | None:
     """Return the properties of a table, or None if there is none of this name."""
     row = connection.execute(_LAYOUT, [name]).fetchone()
     if row is None:
@@ -458,14 +408,14 @@ def _describe(connection: Connection, name: str, place: str) -> TableInfo | None
     except ValueError:
         content = {}
     ours = isinstance(content, dict) and _MARK in content
-    content = content if ours else {}
-    search, about = content.get("search", "exact"), content.get("about", {})
-    return TableInfo(int(length[1]), search, about, ours)
+    if not ours:
+        return IndexInfo(int(length[1]), ours=False)
+    return IndexInfo(int(length[1]), content["search"], content["about"])
 
 
 def _make_way(connection: Connection, name: str, place: str, *, replace: bool) -> None:
     """Drop a table of this name if `replace` allows it and bridgehash created it."""
-    table = _describe(connection, name, place)
+    table = _describe_table(connection, name, place)
     if table is None:
         return
     if not replace:
