@@ -26,7 +26,7 @@ from bridgehash.cli.models import Domain, encode_rows, read_row_labels, read_row
 from bridgehash.index import HammingIndex
 from bridgehash.index.batch import checked_batch
 from bridgehash.index.servers import EngineIndex, create_index, index_exists, open_index
-from bridgehash.index.servers.base import check_name, parsed
+from bridgehash.index.servers.base import check_name, parse_url
 from bridgehash.models.provenance import check_same_domain, check_same_model, encoder_of, origin
 
 _SUFFIXES = (".bhi",)
@@ -59,7 +59,7 @@ Tags = Annotated[
     str | None, typer.Option(metavar="SPEC", help="A text or number a row, to search among later.")
 ]
 Bits = Annotated[
-    int | None, typer.Option(min=1, max=1024, help="Length of the codes, if not whole bytes.")
+    int | None, typer.Option(min=1, max=4096, help="Length of the codes, if not whole bytes.")
 ]
 K = Annotated[int, typer.Option("-k", min=1, help="How many codes to find.")]
 Rerank = Annotated[
@@ -190,7 +190,7 @@ def info(index: IndexName, engine: Engine = None, as_json: Json = False) -> None
         if isinstance(found, HammingIndex):
             place = {"file": index, "file_size": Path(index).stat().st_size}
         else:
-            place = {"engine": found.place, "name": index, "kind": found.kind}
+            place = {"engine": found.place, "name": index, "search": found.search_mode}
         record = {**place, "codes": len(found), "n_bits": found.n_bits, **found.about}
     if as_json:
         print(json.dumps(record, indent=2))
@@ -262,7 +262,7 @@ def _opened(
     if engine is None:
         yield HammingIndex.load(index, memory_map=memory_map)
         return
-    with open_index(engine, index, exact=exact) as found:
+    with open_index(engine, index, search="exact" if exact else None) as found:
         yield found
 
 
@@ -354,7 +354,7 @@ def check_free(url: str, name: str, *, replace: bool) -> None:
     check_name(name + _LOADING)
     if index_exists(url, name) and not replace:
         raise InputError(
-            f"{parsed(url).shown}: {name} is there already; give --replace, or another --out"
+            f"{parse_url(url).shown}: {name} is there already; give --replace, or another --out"
         )
 
 
@@ -369,7 +369,7 @@ def build_on_server(
         url,
         name + _LOADING,
         load.n_bits,
-        approximate=approximate,
+        search="approximate" if approximate else "exact",
         about=load.about,
         replace=True,
     )

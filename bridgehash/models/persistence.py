@@ -8,6 +8,7 @@ not stored: the loaded model encodes, and asks for that part when it is fitted a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -21,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._core.arrays import is_foreign, to_numpy
 from .._core.errors import InputError, ModelFileError
 from .._core.files import StrPath
-from .model_file import load_model, save_model
+from .model_file import INDEX_KIND, load_model, save_model
 
 Arrays = dict[str, NDArray[Any]]
 _SKLEARN = ("preprocessing", "decomposition", "kernel_approximation", "random_projection")
@@ -51,6 +52,11 @@ def save(model: BaseEstimator, path: StrPath) -> None:
 def load(path: StrPath) -> Any:
     """Read a model that `save` wrote; its class is stored in the file."""
     file = load_model(path)
+    if file.kind == INDEX_KIND:
+        raise ModelFileError(
+            "is an index, not a model; use HammingIndex.load or `bridgehash index info`",
+            os.fspath(path),
+        )
     try:
         model = _restore(file.header, file.arrays)
         if not isinstance(model, BaseEstimator):

@@ -104,7 +104,7 @@ class Catalogue:
         try:
             return packed_codes(codes, self.n_bits)
         except ValueError as error:
-            raise invalid(f"codes: {error}", "codes") from error
+            raise invalid(str(error), "codes") from error
 
     def as_codes(self, question: Question) -> NDArray[np.uint8]:
         """The queries as codes, whatever they were given as."""

@@ -82,7 +82,7 @@ def test_codes_are_added_replaced_and_removed(built: Run, table: str, engine: st
     assert "3 codes" in built(f"index remove {table} {engine} --ids gone.npy").out
     record = json.loads(built(f"index info {table} {engine} --json").out)
     assert (record["codes"], record["n_bits"], record["domain"]) == (177, 12, "source")
-    assert (record["name"], record["kind"], len(record["model"])) == (table, "exact", 64)
+    assert (record["name"], record["search"], len(record["model"])) == (table, "exact", 64)
     assert "secret" not in record["engine"]
 
 
@@ -90,7 +90,7 @@ def test_an_approximate_index_is_told_and_searched_exactly_if_asked(
     run: Run, build: str, table: str, engine: str
 ) -> None:
     assert run(f"{build} --approximate").code == 0
-    assert json.loads(run(f"index info {table} {engine} --json").out)["kind"] == "hnsw"
+    assert json.loads(run(f"index info {table} {engine} --json").out)["search"] == "approximate"
     assert run(f"index build source.npy {SOURCE} --out new.bhi").code == 0
     file = run(f"search new.bhi target.npy {TARGET} --json").out
     assert run(f"search {table} target.npy {TARGET} {engine} --exact --json").out == file
@@ -109,11 +109,11 @@ def test_packed_codes_added_to_a_models_index_are_noted(
         ("search {table} target.npy --model other.bh --domain target", "codes of another model"),
         ("index add {table} source.npy --model other.bh --domain source", "codes of another model"),
         ("index add {table} target.npy " + TARGET, "holds codes of the source domain, not of the"),
-        ("index add {table} codes.npy", "codes of 12 bits, which have 2 bytes a row"),
-        ("search {table} codes.npy", "codes of 12 bits, which have 2 bytes a row"),
+        ("index add {table} codes.npy", "codes of 12 bits have 2 bytes per row"),
+        ("search {table} codes.npy", "codes of 12 bits have 2 bytes per row"),
         ("search {table} target.npy " + TARGET + " --rerank", "works on an index file only"),
         ("index build source.npy " + SOURCE + " --out {table}", "give --replace, or another"),
-        ("index build source.npy " + SOURCE + " --out x.bhi", "is no name for a table"),
+        ("index build source.npy " + SOURCE + " --out x.bhi", "is not a valid table"),
         ("index info {table}_lost", "there is no table {table}_lost; build it"),
     ],
 )
@@ -132,7 +132,7 @@ def test_what_does_not_fit_is_refused(
     ("engine", "reason"),
     [
         ("postgresql://ann:secret@127.0.0.1:1/shop", "no connection"),
-        ("mysql://ann:secret@127.0.0.1/shop", "mysql:// is no engine"),
+        ("mysql://ann:secret@127.0.0.1/shop", "unsupported engine: mysql://"),
     ],
 )
 def test_a_server_that_is_away_or_unknown_is_one_line(

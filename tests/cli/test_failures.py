@@ -161,7 +161,7 @@ def test_choices_that_do_not_exist(refused: Refused, line: str, reason: str) -> 
         (PLAIN.replace("source.npy", "model.bh"), "unknown kind of file '.bh'"),
         (PLAIN.replace("source.npy", "junk.npy"), "junk.npy: cannot be read"),
         (SUPERVISED.replace(":source", ":sauce"), "did you mean 'source'?"),
-        ("info absent.bh", "absent.bh: no such file"),
+        ("info absent.bh", "absent.bh: file not found"),
         ("info .", "is a directory"),
         ("info source.npy", "source.npy: is not a safetensors file"),
         ("info junk.npy", "junk.npy: "),
@@ -233,10 +233,10 @@ def test_a_model_that_makes_no_codes(folder: Path, refused: Refused) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (ENCODE.replace("--domain source", ""), "say which one: --domain source or"),
+        (ENCODE.replace("--domain source", ""), "choose one: --domain source or"),
         (ENCODE.replace("--domain source", "--domain target"), "takes 5; is it the right file"),
         (ENCODE.replace("--domain source", "--domain both"), "'source', 'target'"),
-        (ENCODE.replace("model.bh", "itq.bh"), "single encoder, which has no domains; drop"),
+        (ENCODE.replace("model.bh", "itq.bh"), "a single encoder and no domains; drop"),
         ("encode encoder.bh source.npy --out new.npy", "has 8 columns, but this encoder of"),
         (ENCODE + " --ids labels.npz:source", "no place for --ids; name a .parquet file"),
         (ENCODE.replace("new.npy", "source.npy"), "is also the input source.npy"),

@@ -42,8 +42,8 @@ PAIR = "--model model.bh --index photos.bhi"
     [
         ("--model plain.bh --index photos.bhi", "holds codes of another model than plain.bh"),
         ("--model model.bh --index plain.bhi", "does not say which domain"),
-        ("--model model.bh --index lost.bhi", "no such file"),
-        ("--model lost.bh --index photos.bhi", "no such file"),
+        ("--model model.bh --index lost.bhi", "file not found"),
+        ("--model lost.bh --index photos.bhi", "file not found"),
         ("--model model.bh --index model.bh", "not an index"),
         ("--model model.bh --index unnamed.bhi", "does not say which domain"),
         ("--model model.bh --index short.bhi", "holds codes of 8 bits, but model.bh makes codes"),

@@ -88,7 +88,7 @@ def _facts(desk: Desk, catalogue: Catalogue) -> dict[str, Any]:
                 "features": side.encoder.n_features_in_,
                 "items": None if side.store is None else len(side.store.index),
                 "pictures": len(side.pictures),
-                "tags": [] if side.store is None else sorted(side.store.index.names)[:_TAGS],
+                "tags": [] if side.store is None else sorted(side.store.index.tags)[:_TAGS],
                 "searched": domain == catalogue.index_domain,
                 "backbone": None if side.reader is None else side.reader.name,
             }
