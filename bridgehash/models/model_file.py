@@ -23,7 +23,7 @@ from .._core.files import StrPath, atomic_write
 from .._version import __version__
 
 FORMAT = "bridgehash"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1 was 0.1.0, which was never published
 INDEX_KIND = "index"  # the kind of an index file; other kinds are names of classes
 _ENTRIES = ("format", "format_version", "package_version", "kind", "header", "sha256")
 _MAX_HEADER = 100_000_000  # bytes; safetensors refuses longer headers
@@ -226,9 +226,14 @@ def _check_metadata(metadata: Mapping[str, str]) -> int:
     text = metadata["format_version"]
     if not (text.isascii() and text.isdigit() and 1 <= len(text) <= 9 and int(text) >= 1):
         raise ModelFileError(f"its format_version is {text[:20]!r}, not a number; {_COPY_AGAIN}")
-    if int(text) > FORMAT_VERSION:
+    if int(text) != FORMAT_VERSION:
+        remedy = (
+            "upgrade bridgehash"
+            if int(text) > FORMAT_VERSION
+            else "fit or build it again and save it"
+        )
         raise ModelFileError(
-            f"written by bridgehash {metadata['package_version'][:40]}, format {text}; "
-            f"this version reads up to {FORMAT_VERSION}: upgrade bridgehash"
+            f"written by bridgehash {metadata['package_version'][:40]} in format {text}, but this "
+            f"version reads format {FORMAT_VERSION}; {remedy}"
         )
     return int(text)

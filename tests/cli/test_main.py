@@ -277,7 +277,7 @@ def test_info_of_a_model(run: Run) -> None:
     assert record["n_iter"] == model.n_iter_
     assert record["objective"]["last"] == model.objective_["total"][-1]
     assert record["package_version"] == __version__
-    assert record["format_version"] == 1
+    assert record["format_version"] == 2
     assert record["file_size"] == Path("model.bh").stat().st_size
 
 

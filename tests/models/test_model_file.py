@@ -161,7 +161,7 @@ def test_file_and_directory_reach_the_disk(tmp_path: Path, monkeypatch: pytest.M
 
 def test_what_is_saved_is_what_is_loaded(model: Path) -> None:
     loaded = load_model(str(model))
-    assert (loaded.path, loaded.kind, loaded.format_version) == (model, "encoder", 1)
+    assert (loaded.path, loaded.kind, loaded.format_version) == (model, "encoder", 2)
     assert loaded.package_version == __version__
     assert loaded.header == HEADER
     assert_same(loaded.arrays, small_arrays())
@@ -362,8 +362,13 @@ def test_a_foreign_safetensors_file_has_no_bridgehash_header(tmp_path: Path) -> 
 def test_a_newer_format_asks_for_an_upgrade(model: Path) -> None:
     rewrite(model, format_version="7", package_version="9.1")
     assert refused(model).endswith(
-        "written by bridgehash 9.1, format 7; this version reads up to 1: upgrade bridgehash"
+        "written by bridgehash 9.1 in format 7, but this version reads format 2; upgrade bridgehash"
     )
+
+
+def test_a_file_of_an_older_format_is_refused_with_a_remedy(model: Path) -> None:
+    rewrite(model, format_version="1", package_version="0.1.0")
+    assert "fit or build it again" in refused(model)
 
 
 def test_a_format_version_must_be_a_number(model: Path) -> None:
