@@ -104,10 +104,10 @@ from .baselines import (
     SP as SP,
 )
 from .baselines import (
-    THPI as THPI,
+    AnchorGraphMap as AnchorGraphMap,
 )
 from .baselines import (
-    AnchorGraphMap as AnchorGraphMap,
+    ITQPlus as ITQPlus,
 )
 from .baselines import (
     Procrustes as Procrustes,

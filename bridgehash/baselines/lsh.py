@@ -17,11 +17,11 @@ from ..models.encoder import LinearEncoder
 
 
 class LSH(BaseHasher):
-    """The side of random hyperplanes on which a row lies; nothing is learned but the mean.
+    """Signs of random projections; only the mean is learned.
 
-    bit_j = sign((x - mean) · w_j) with Gaussian w_j: two bits differ with a probability that is
-    the angle between two centred rows, divided by π. The hyperplanes are the paper's;
-    that they pass through the mean of the training rows is the custom of its public ports.
+    bit_j = sign((x - mean) · w_j) with Gaussian w_j. A bit of two rows differs with probability
+    angle / π, where the angle is that between the centred rows. The random hyperplanes follow the
+    paper; that they pass through the mean of the training rows follows its public ports.
 
     Parameters
     ----------

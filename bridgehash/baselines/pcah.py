@@ -19,8 +19,8 @@ class PCAH(BaseHasher):
     """Signs of the leading principal components.
 
     The projections P maximise tr(Pᵀ Xᵀ X P) over PᵀP = I for centred rows X, as in the public
-    code. Codes longer than the rank of the data repeat the directions from the first one
-    on, which is ours: a distance then counts the leading directions more often.
+    code. Codes longer than the rank of the data repeat the directions from the first one, which is
+    ours: the leading directions then count more often in a distance.
 
     Parameters
     ----------
@@ -35,13 +35,13 @@ class PCAH(BaseHasher):
 
     def _learn(self, X: Array, y: NDArray[Any] | None) -> LinearEncoder:
         mean = X.mean(axis=0)
-        return LinearEncoder(repeated(pca(X - mean, self.n_bits), self.n_bits), mean)
+        return LinearEncoder(repeat_columns(pca(X - mean, self.n_bits), self.n_bits), mean)
 
 
-def repeated(P: Array, n_bits: int) -> Array:
-    """The columns of P over and over until there are n_bits; zeros where P has none.
+def repeat_columns(P: Array, n_bits: int) -> Array:
+    """Repeat the columns of P up to n_bits columns; zeros if P has none.
 
-    >>> repeated(np.array([[1.0, 2.0]]), 3)
+    >>> repeat_columns(np.array([[1.0, 2.0]]), 3)
     array([[1., 2., 1.]])
     """
     if P.shape[1] == 0:

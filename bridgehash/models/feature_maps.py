@@ -90,6 +90,11 @@ class UnitRows(BaseFeatureMap):
         return unit_rows(X)
 
 
+def unit_row_map(X: Array, wanted: bool) -> tuple[list[UnitRows], Array]:
+    """Return the maps to store for `unit_rows=wanted`, and the rows behind them."""
+    return ([UnitRows().fit(X)], unit_rows(X)) if wanted else ([], X)
+
+
 class PrincipalMap(BaseFeatureMap):
     """Project on the leading principal directions, to give two domains the same width.
 
