@@ -101,7 +101,7 @@ class DPLM(BaseHasher):
         B = balanced_signs(X @ itq_projection(X, self.n_bits, _ITQ_ROUNDS, rng))
         mu, rho = self.mu / B.size, self.rho / len(B)
         B, self.objective_ = minimise(graph, B, mu, rho, self.max_iter)
-        self.n_iter_ = len(self.objective_)
+        self.n_iter_ = len(self.objective_) or min(self.max_iter, 1)  # one that lowers nothing
         if self.oos == "anchor":
             A: Array = (graph.left.T @ B).astype(X.dtype, copy=False)
             return LinearEncoder(A, np.zeros(len(A), X.dtype), maps=[anchors])

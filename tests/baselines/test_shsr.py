@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from bridgehash import SHSR, AnchorGraphMap
+from bridgehash._core.arrays import balanced_signs
 from bridgehash._core.linalg import k_means, procrustes, random_orthonormal
 from bridgehash.baselines._anchor_graph import anchor_eigenvectors, anchor_graph, membership_width
 from bridgehash.baselines.shsr import spectral_rotation
-from bridgehash.codes import balanced_signs, signs
+from bridgehash.codes import signs
 from bridgehash.neighbors.search import nearest
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
 from tests.cases import two_domains
