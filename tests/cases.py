@@ -1,5 +1,7 @@
 """All two-domain methods with small data, for the checks that every method must pass."""
 
+import functools
+import inspect
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -86,13 +88,31 @@ class Method:
 
 
 @contextmanager
-def naming(method):
-    """Add the name of the method to any error inside: the checks loop over methods."""
+def naming(case):
+    """Add the name of the method or case to any error inside: many checks are loops."""
     try:
         yield
     except BaseException as error:
-        error.add_note(f"method: {method}")
+        error.add_note(f"in the case: {case}")
         raise
+
+
+def over_seeds(n):
+    """Run a test with the seeds 0 to n - 1, as one case."""
+
+    def decorate(test):
+        @functools.wraps(test)
+        def loop(**given):
+            for seed in range(n):
+                with naming(f"seed {seed}"):
+                    test(seed=seed, **given)
+
+        signature = inspect.signature(test)
+        others = [p for name, p in signature.parameters.items() if name != "seed"]
+        loop.__signature__ = signature.replace(parameters=others)
+        return loop
+
+    return decorate
 
 
 def paired_rows(data):

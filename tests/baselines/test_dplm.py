@@ -7,7 +7,7 @@ from bridgehash import DPLM, ITQ
 from bridgehash._core.arrays import balanced_signs
 from bridgehash.baselines._anchor_graph import AnchorGraphMap, anchor_graph
 from bridgehash.baselines.dplm import gradient, minimise, objective
-from tests.cases import two_domains
+from tests.cases import over_seeds, two_domains
 
 MU, RHO = 0.07, 0.04
 
@@ -48,7 +48,7 @@ def test_the_gradient_is_that_of_the_objective(graph):
         np.testing.assert_allclose(np.vdot(G, E), rise / (2 * step), rtol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@over_seeds(5)
 def test_every_round_lowers_the_objective(graph, seed):
     B0 = some_codes(seed)
     B, found = minimise(graph, B0, MU, RHO, max_iter=50)
@@ -57,7 +57,7 @@ def test_every_round_lowers_the_objective(graph, seed):
     assert set(np.unique(B)) == {-1.0, 1.0}
 
 
-@pytest.mark.parametrize("seed", range(5))
+@over_seeds(5)
 def test_a_round_flips_the_bits_whose_slope_exceeds_a_threshold(graph, seed):
     B0 = some_codes(seed)
     B, found = minimise(graph, B0, MU, RHO, max_iter=1)

@@ -20,7 +20,7 @@ from bridgehash.baselines.gth import (
     solve,
 )
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
-from tests.cases import two_domains
+from tests.cases import over_seeds, two_domains
 
 
 def sides(seed=0, d=7, r=4):
@@ -91,7 +91,7 @@ def test_the_loss_is_its_definition():
     np.testing.assert_allclose(loss(target, source, M2), expected)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@over_seeds(5)
 @pytest.mark.parametrize("uniform", [True, False], ids=["g", "h"])
 def test_no_safe_block_update_raises_the_loss(seed, uniform):
     target, source = sides(seed)

@@ -21,7 +21,7 @@ from bridgehash.baselines.itq_plus import (
 from bridgehash.codes import hamming, pack
 from bridgehash.neighbors.graphs import KNNGraph, laplacian
 from bridgehash.neighbors.search import nearest
-from tests.cases import two_domains
+from tests.cases import over_seeds, two_domains
 
 
 def small(seed=0, n=20, p=5, r=5):
@@ -48,7 +48,7 @@ def test_the_loss_is_its_definition():
     np.testing.assert_allclose(loss(B, X @ R, C @ P, 0.3, smooth), expected)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@over_seeds(3)
 def test_the_code_step_is_best_among_all_balanced_signs(seed):
     X, C, R, P = small(seed, n=6, p=3, r=3)
     XR, CP, lam = X @ R, C @ P, 0.7
@@ -62,7 +62,7 @@ def test_the_code_step_is_best_among_all_balanced_signs(seed):
     np.testing.assert_allclose(loss(B, XR, CP, lam, None), best)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@over_seeds(5)
 @pytest.mark.parametrize(("p", "r"), [(5, 5), (5, 8)])
 def test_each_exact_step_lowers_the_loss(seed, p, r):
     X, C, R, P = small(seed, p=p, r=r)
@@ -79,7 +79,7 @@ def test_each_exact_step_lowers_the_loss(seed, p, r):
     assert values[-1] < values[0]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@over_seeds(5)
 @pytest.mark.parametrize("lam", [0.0, 0.01, 2.0])
 def test_the_objective_of_the_rounds_never_rises(seed, lam):
     X, C, R, P = small(seed)
@@ -114,7 +114,7 @@ def test_the_box_problem_is_solved(weight):
     np.testing.assert_allclose(box_value(B, K, smooth), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@over_seeds(3)
 def test_no_step_in_the_box_climbs(seed):
     rng = np.random.default_rng(seed)
     K, smooth = rng.normal(size=(20, 3)), smoothness(weight=1.5, seed=seed)

@@ -1,7 +1,6 @@
 """KSH against the public code, its products and gradient against their definitions."""
 
 import numpy as np
-import pytest
 from scipy.linalg import eigh
 from scipy.optimize import approx_fprime
 
@@ -16,8 +15,9 @@ from bridgehash.baselines.ksh import (
 )
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
 from tests.baselines.kernels import anchored
+from tests.cases import over_seeds
 
-SEEDS = pytest.mark.parametrize("seed", range(5))
+SEEDS = over_seeds(5)
 
 
 def problem(seed, n=40, m=6, c=3, r=8, n_found=2):

@@ -18,8 +18,9 @@ from bridgehash.baselines.psca import (
     quantise,
 )
 from bridgehash.codes import signs
+from tests.cases import over_seeds
 
-SEEDS = pytest.mark.parametrize("seed", range(4))
+SEEDS = over_seeds(4)
 
 
 def state(seed, c=3):
