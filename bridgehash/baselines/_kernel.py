@@ -1,7 +1,7 @@
-"""Hash functions of similarities to anchors: the common part of SDH, FSDH and SCDH.
+"""Hash functions of similarities to anchors: the common parts of KSH, SDH, FSDH and SCDH.
 
-Each method learns codes B of labelled rows. A ridge regression P of the codes on [φ(x), 1] encodes
-new rows; φ(x) are the similarities of a row to the anchors. SDH and FSDH also share the
+SDH, FSDH and SCDH learn codes B of labelled rows. A ridge regression P of the codes on [φ(x), 1]
+encodes new rows; φ(x) are the similarities of a row to the anchors. SDH and FSDH also share the
 optimisation loop and differ in the term that joins codes and labels.
 """
 
@@ -18,10 +18,10 @@ from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array, RidgeSolver
 from .._core.validation import Flag, Range, Rules
-from ..codes import MAX_BITS
-from ..models.base import BaseLabelHasher, Ids
+from ..models.base import N_BITS, BaseLabelHasher, Ids
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import AnchorKernel, outward, unit_row_map
+from ..neighbors.graphs import FactoredGraph
 
 _TILE = 1024  # rows mapped at a time
 
@@ -33,7 +33,7 @@ class BaseKernelHasher(BaseLabelHasher):
     """
 
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "n_anchors": Range(1, kind=Integral),
         "sigma": Range(0, above=True),
         "unit_rows": Flag(),
@@ -72,6 +72,21 @@ def with_constant(kernel: AnchorKernel, X: Array) -> Array:
     for rows in gen_batches(len(X), _TILE):
         phi[rows, :-1] = kernel.transform(X[rows])
     return phi
+
+
+def label_contrast(graph: FactoredGraph, H: Array) -> Array:
+    """Return S H with S = 2 W - 11ᵀ for a label graph W: +1 inside a class, -1 across classes.
+
+    >>> from bridgehash.neighbors.graphs import label_graph
+    >>> y = np.array([0, 0, 1])
+    >>> label_contrast(label_graph(y, y), np.eye(3))
+    array([[ 1.,  1., -1.],
+           [ 1.,  1., -1.],
+           [-1., -1.,  1.]])
+    """
+    SH = 2.0 * (graph @ H)
+    SH -= H.sum(axis=0)
+    return SH
 
 
 class LabelTerm(Protocol):

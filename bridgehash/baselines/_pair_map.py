@@ -15,8 +15,7 @@ from sklearn.utils.validation import check_random_state
 from .._core.errors import InputError
 from .._core.linalg import Array
 from .._core.validation import Flag, Range, Rules
-from ..codes import MAX_BITS
-from ..models.base import BaseTransferHasher, TrainingData
+from ..models.base import N_BITS, BaseTransferHasher, TrainingData
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import unit_row_map
 from ._projections import itq_projection
@@ -29,7 +28,7 @@ class BaseMappedITQ(BaseTransferHasher):
     """
 
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "max_iter": Range(0, kind=Integral),
         "unit_rows": Flag(),
     }

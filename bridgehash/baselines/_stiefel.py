@@ -77,8 +77,12 @@ def minimise(
         value below `ftol`, or if the norm of the projected gradient is below `gtol`.
     """
     if W.shape[0] < W.shape[1]:
-        tall = _transposed(objective)
-        return minimise(tall, W.T, max_iter=max_iter, xtol=xtol, gtol=gtol, ftol=ftol).T
+
+        def of_transpose(V: Array) -> tuple[float, Array]:
+            value, G = objective(V.T)
+            return value, G.T
+
+        return minimise(of_transpose, W.T, max_iter=max_iter, xtol=xtol, gtol=gtol, ftol=ftol).T
     value, G = objective(W)
     slope = _projected(W, G)
     level, weight, tau = value, 1.0, _FIRST_STEP
@@ -96,14 +100,6 @@ def minimise(
         level = (_MEMORY * weight * level + value) / (_MEMORY * weight + 1)
         weight = _MEMORY * weight + 1
     return _orthonormal(W)
-
-
-def _transposed(objective: Objective) -> Objective:
-    def of_transpose(V: Array) -> tuple[float, Array]:
-        value, G = objective(V.T)
-        return value, G.T
-
-    return of_transpose
 
 
 class _StoppingTest:

@@ -12,8 +12,7 @@ from sklearn.utils.validation import check_random_state
 from .._core.arrays import balanced_signs
 from .._core.linalg import Array, RidgeSolver
 from .._core.validation import OneOf, Range, Rules
-from ..codes import MAX_BITS
-from ..models.base import About, BaseHasher
+from ..models.base import N_BITS, About, BaseHasher
 from ..models.encoder import LinearEncoder
 from ..neighbors.graphs import Graph, laplacian
 from ._anchor_graph import AnchorGraphMap, anchor_graph
@@ -60,7 +59,7 @@ class DPLM(BaseHasher):
 
     about: ClassVar = About("unsupervised", "Shen et al., TIP 25(12), 2016")
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "n_anchors": Range(2, kind=Integral),
         "n_neighbors": Range(1, kind=Integral),
         "mu": Range(0),

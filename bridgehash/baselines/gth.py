@@ -13,12 +13,12 @@ from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array, pca, random_orthonormal
 from .._core.validation import OneOf, Range, Rules
-from ..codes import MAX_BITS, signs
-from ..models.base import About, TrainingData
+from ..codes import signs
+from ..models.base import N_BITS, About, TrainingData
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import outward
 from ._stiefel import Objective, cayley_curve
-from .shared import BaseEqualWidthHasher, StackedDomains
+from .shared import BaseSharedHasher, StackedDomains
 
 _SHARPNESS = 10.0  # of the half-quadratic weights
 _HALVINGS = 30
@@ -28,7 +28,7 @@ Weights = Callable[[Array], Array]  # M² for a given Wₜ - Wₛ
 Step = Callable[[Array, Objective], Array]
 
 
-class GTH(BaseEqualWidthHasher):
+class GTH(BaseSharedHasher):
     """Principal components of target and source, rotated towards their codes and each other.
 
     min ‖M ∘ (Wₜ - Wₛ)‖² + λₜ ‖Bₜ - Xₜ Wₜ‖² + λₛ ‖Bₛ - Xₛ Wₛ‖² over signs B and projections W with
@@ -78,7 +78,7 @@ class GTH(BaseEqualWidthHasher):
 
     about: ClassVar = About("unsupervised", "Liu & Zhang, AAAI 2019")
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "weights": OneOf(("uniform", "half_quadratic")),
         "step": OneOf(("safe", "fixed")),
         "lam_target": Range(0),
@@ -113,24 +113,25 @@ class GTH(BaseEqualWidthHasher):
         self.inner_iter = inner_iter
         self.random_state = random_state
 
-    def _learn_equal_width(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
+    def _learn_shared(self, data: TrainingData) -> LinearEncoder:
         rng = check_random_state(self.random_state)
         rows = StackedDomains.build(data.X_source, data.X_target, scaled=self.step == "safe")
         X_s, X_t = rows.domains
         W_s, W_t = first_projections(X_s, X_t, self.n_bits, rng)
         source = GTHDomain(X_s, W_s, random_signs(X_s, self.n_bits, rng), self.lam_source)
         target = GTHDomain(X_t, W_t, random_signs(X_t, self.n_bits, rng), self.lam_target)
+
+        def weights(gap: Array) -> Array:
+            if self.weights == "uniform":
+                return np.ones_like(gap)
+            return half_quadratic(gap, rng.uniform(size=gap.shape), self.quantile)
+
         step = safe_step if self.step == "safe" else fixed_step(self.tau)
         target, _, self.objective_ = solve(
-            target, source, self._weights(rng), step, self.max_iter, self.inner_iter
+            target, source, weights, step, self.max_iter, self.inner_iter
         )
         self.n_iter_ = self.max_iter
-        return rows.encoder(target.W), rows.encoder(target.W)
-
-    def _weights(self, rng: np.random.RandomState) -> Weights:
-        if self.weights == "uniform":
-            return np.ones_like
-        return lambda gap: half_quadratic(gap, rng.uniform(size=gap.shape), self.quantile)
+        return rows.encoder(target.W)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array
 from .._core.validation import Range, Rules
-from ..codes import MAX_BITS
-from ..models.base import About, BaseHasher
+from ..models.base import N_BITS, About, BaseHasher
 from ..models.encoder import LinearEncoder
 from ._projections import itq_projection
 
@@ -34,10 +33,7 @@ class ITQ(BaseHasher):
     """
 
     about: ClassVar = About("unsupervised", "Gong & Lazebnik, CVPR 2011; TPAMI 35(12), 2013")
-    _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
-        "max_iter": Range(0, kind=Integral),
-    }
+    _rules: ClassVar[Rules] = {"n_bits": N_BITS, "max_iter": Range(0, kind=Integral)}
 
     def __init__(
         self,

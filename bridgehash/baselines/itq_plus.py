@@ -16,14 +16,14 @@ from .._core.arrays import balanced_signs
 from .._core.errors import InputError
 from .._core.linalg import Array, pca, procrustes, random_orthonormal
 from .._core.validation import OneOf, Range, Rules
-from ..codes import MAX_BITS, signs
-from ..models.base import About, Ids, TrainingData
+from ..codes import signs
+from ..models.base import N_BITS, About, Ids, TrainingData
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import outward
 from ..neighbors.graphs import KNNGraph, SparseGraph, laplacian
 from ..neighbors.search import nearest
 from ._projections import itq_projection
-from .shared import BaseEqualWidthHasher, StackedDomains
+from .shared import BaseSharedHasher, StackedDomains
 
 LAPITQ_PLUS: Mapping[str, Any] = {
     "laplacian": 0.003,
@@ -33,7 +33,7 @@ _ITQ_ROUNDS = 50
 _BOX_STEPS = 20
 
 
-class ITQPlus(BaseEqualWidthHasher):
+class ITQPlus(BaseSharedHasher):
     """ITQ on the target with a quantisation error that paired source rows explain.
 
     With E = B - XR: min ‖E‖² + λ ‖E - CP‖² + μ tr(BᵀLB) over balanced signs B and rotations R, P.
@@ -77,7 +77,7 @@ class ITQPlus(BaseEqualWidthHasher):
         "unsupervised", "Zhou et al., IJCAI 2016; TNNLS 29(12), 2018", uses=("pairs",)
     )
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "lam": Range(0),
         "laplacian": Range(0),
         "n_neighbors": Range(1, kind=Integral),
@@ -103,7 +103,7 @@ class ITQPlus(BaseEqualWidthHasher):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def _learn_equal_width(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
+    def _learn_shared(self, data: TrainingData) -> LinearEncoder:
         rng = check_random_state(self.random_state)
         rows = StackedDomains.build(data.X_source, data.X_target, scaled=True)
         X_s, X_t = rows.domains
@@ -112,11 +112,11 @@ class ITQPlus(BaseEqualWidthHasher):
         C, X = C @ pca(C, self.n_bits), X_t[in_target] @ basis
         smooth = self._smoothness(X_s, in_source, rng) if self.laplacian > 0 else None
         R, P = (random_orthonormal(Z.shape[1], self.n_bits, rng).astype(Z.dtype) for Z in (X, C))
-        result = solve(X, C, R, P, lam=self.lam, smooth=smooth, max_iter=self.max_iter)
-        self.objective_ = result.objective
-        self.n_iter_ = len(result.objective)
-        A = basis @ result.R
-        return rows.encoder(A), rows.encoder(A)
+        rotation, self.objective_ = solve(
+            X, C, R, P, lam=self.lam, smooth=smooth, max_iter=self.max_iter
+        )
+        self.n_iter_ = len(self.objective_)
+        return rows.encoder(basis @ rotation)
 
     def _pairs(
         self, given: Ids | None, X_s: Array, X_t: Array, rng: np.random.RandomState
@@ -153,14 +153,6 @@ class Smoothness(NamedTuple):
         return self.weight * float(np.vdot(B, laplacian(self.graph, B)))
 
 
-class ITQPlusSolution(NamedTuple):
-    """The final rotations, and the objective after each round."""
-
-    R: Array
-    P: Array
-    objective: Array
-
-
 def solve(
     X: Array,
     C: Array,
@@ -170,8 +162,8 @@ def solve(
     lam: float,
     smooth: Smoothness | None = None,
     max_iter: int = 50,
-) -> ITQPlusSolution:
-    """Alternate B, R and P from given rotations until B does not change."""
+) -> tuple[Array, Array]:
+    """Alternate B, R and P from given rotations; return R and the objective per round."""
     XR, CP, B = X @ R, C @ P, np.zeros((len(X), R.shape[1]), X.dtype)
     values = []
     for _ in range(max_iter):
@@ -183,7 +175,7 @@ def solve(
         values.append(loss(B, XR, CP, lam, smooth))
         if np.array_equal(B, B_before):
             break
-    return ITQPlusSolution(R, P, np.array(values))
+    return R, np.array(values)
 
 
 def code_step(XR: Array, CP: Array, lam: float, smooth: Smoothness | None) -> Array:

@@ -11,12 +11,12 @@ from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array, majority_sign
 from .._core.validation import Range, Rules
-from ..codes import MAX_BITS, signs
-from ..models.base import About, BaseLabelHasher, Ids
+from ..codes import signs
+from ..models.base import N_BITS, About, BaseLabelHasher, Ids
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import AnchorKernel, drawn_rows
 from ..neighbors.graphs import label_graph
-from ._label_contrast import label_contrast
+from ._kernel import label_contrast
 
 _SINGULAR = 1e-8  # ridge of a singular scatter matrix, relative to the mean eigenvalue
 _DOUBLINGS = 50  # of the curvature, at most, per step of the refinement
@@ -57,7 +57,7 @@ class KSH(BaseLabelHasher):
 
     about: ClassVar = About("supervised", "Liu, Wang, Ji, Jiang & Chang, CVPR 2012", ("y",))
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "n_anchors": Range(1, kind=Integral),
         "n_labelled": Range(2, kind=Integral),
         "max_iter": Range(0, kind=Integral),

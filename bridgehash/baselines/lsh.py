@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,9 +9,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array
-from .._core.validation import Range, Rules
-from ..codes import MAX_BITS
-from ..models.base import About, BaseHasher
+from .._core.validation import Rules
+from ..models.base import N_BITS, About, BaseHasher
 from ..models.encoder import LinearEncoder
 
 
@@ -31,7 +29,7 @@ class LSH(BaseHasher):
     """
 
     about: ClassVar = About("unsupervised", "Charikar, STOC 2002")
-    _rules: ClassVar[Rules] = {"n_bits": Range(1, MAX_BITS, Integral)}
+    _rules: ClassVar[Rules] = {"n_bits": N_BITS}
 
     def __init__(
         self, n_bits: int = 64, random_state: int | np.random.RandomState | None = None

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._core.linalg import Array, pca
-from .._core.validation import Range, Rules
-from ..codes import MAX_BITS
-from ..models.base import About, BaseHasher
+from .._core.validation import Rules
+from ..models.base import N_BITS, About, BaseHasher
 from ..models.encoder import LinearEncoder
 
 
@@ -28,7 +26,7 @@ class PCAH(BaseHasher):
     """
 
     about: ClassVar = About("unsupervised", "Wang, Kumar & Chang, CVPR 2010")
-    _rules: ClassVar[Rules] = {"n_bits": Range(1, MAX_BITS, Integral)}
+    _rules: ClassVar[Rules] = {"n_bits": N_BITS}
 
     def __init__(self, n_bits: int = 64) -> None:
         self.n_bits = n_bits

@@ -11,16 +11,16 @@ from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array, RidgeSolver, unit_rows
 from .._core.validation import Flag, Range, Rules
-from ..codes import MAX_BITS, signs
-from ..models.base import About, TrainingData
+from ..codes import signs
+from ..models.base import N_BITS, About, TrainingData
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import outward
 from ._class_codes import class_codes
 from ._pseudo_labels import class_means, target_clusters
-from .shared import BaseEqualWidthHasher, StackedDomains
+from .shared import BaseSharedHasher, StackedDomains
 
 
-class PrototypeBank(BaseEqualWidthHasher):
+class PrototypeBank(BaseSharedHasher):
     """Both domains regressed on a bank of binary class prototypes, alternating with pseudo-labels.
 
     Each round clusters the target from the class means of the source. The prototype of a class is
@@ -53,7 +53,7 @@ class PrototypeBank(BaseEqualWidthHasher):
         "semi-supervised", "a stand-in of our own for memory-bank methods", ("y_source",)
     )
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "ridge": Range(0, above=True),
         "max_iter": Range(1, kind=Integral),
         "unit_rows": Flag(),
@@ -73,7 +73,7 @@ class PrototypeBank(BaseEqualWidthHasher):
         self.unit_rows = unit_rows
         self.random_state = random_state
 
-    def _learn_equal_width(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
+    def _learn_shared(self, data: TrainingData) -> LinearEncoder:
         rng = check_random_state(self.random_state)
         X_s, y_s = data.labelled_source("PrototypeBank")
         rows = StackedDomains.build(X_s, data.X_target, unit_rows=self.unit_rows)
@@ -89,7 +89,7 @@ class PrototypeBank(BaseEqualWidthHasher):
             H = rows.X @ P
         self.bank_ = bank
         self.n_iter_ = self.max_iter
-        return rows.encoder(P), rows.encoder(P)
+        return rows.encoder(P)
 
 
 def predict_classes(

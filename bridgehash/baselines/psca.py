@@ -11,18 +11,18 @@ from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array, RidgeSolver, pca, procrustes, random_orthonormal
 from .._core.validation import Flag, OneOf, Range, Rules
-from ..codes import MAX_BITS, signs
-from ..models.base import About, TrainingData
+from ..codes import signs
+from ..models.base import N_BITS, About, TrainingData
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import AnchorKernel
 from ..neighbors.graphs import one_hot
 from ._pseudo_labels import class_probabilities
-from .shared import BaseEqualWidthHasher, StackedDomains
+from .shared import BaseSharedHasher, StackedDomains
 
 _TINY = 1e-12
 
 
-class PSCA(BaseEqualWidthHasher):
+class PSCA(BaseSharedHasher):
     """Both domains regressed on class prototypes, then codes of the rebuilt rows.
 
     First, P maps rows close to orthogonal prototypes o_j of their classes. Target rows are mapped
@@ -77,7 +77,7 @@ class PSCA(BaseEqualWidthHasher):
 
     about: ClassVar = About("semi-supervised", "Hu et al., AAAI 2026", ("y_source",))
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "lam_means": Range(0),
         "lam_sparse": Range(0, above=True),
         "lam_agree": Range(0),
@@ -118,7 +118,7 @@ class PSCA(BaseEqualWidthHasher):
         self.unit_rows = unit_rows
         self.random_state = random_state
 
-    def _learn_equal_width(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
+    def _learn_shared(self, data: TrainingData) -> LinearEncoder:
         rng = check_random_state(self.random_state)
         X_s, y_s = data.labelled_source("PSCA")
         rows = StackedDomains.build(X_s, data.X_target, unit_rows=self.unit_rows)
@@ -126,8 +126,7 @@ class PSCA(BaseEqualWidthHasher):
         P, R = self._align(X_s, y_s, X_t)
         Y = np.vstack([one_hot(y_s, R.shape[1]).toarray().astype(R.dtype), R])
         B = self._quantise(np.hstack([Y, rows.X @ P]), rows.n_source, rng)
-        encoder = self._regress(rows, B, rng)
-        return encoder, encoder
+        return self._regress(rows, B, rng)
 
     def _align(self, X_s: Array, y_s: NDArray[np.intp], X_t: Array) -> tuple[Array, Array]:
         """Run the first stage; return the projection and the memberships of the target."""

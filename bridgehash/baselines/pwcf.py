@@ -23,19 +23,19 @@ from .._core.linalg import (
     symmetric_product,
 )
 from .._core.validation import Flag, Range, Rules
-from ..codes import MAX_BITS, signs
-from ..models.base import About, Ids, TrainingData
+from ..codes import signs
+from ..models.base import N_BITS, About, Ids, TrainingData
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import outward
 from ..neighbors.graphs import SparseGraph, laplacian, one_hot
 from ..neighbors.search import nearest, nearest_others
 from ._stiefel import Objective, minimise
-from .shared import BaseEqualWidthHasher, StackedDomains
+from .shared import BaseSharedHasher, StackedDomains
 
 _DISTANCES = 1 << 22  # computed at a time: 32 MB
 
 
-class PWCF(BaseEqualWidthHasher):
+class PWCF(BaseSharedHasher):
     """Orthogonal projections that separate classes and keep similar neighbourhoods together.
 
     Target rows get the class of the nearest source row. The histogram of the classes among the
@@ -100,7 +100,7 @@ class PWCF(BaseEqualWidthHasher):
         "semi-supervised", "Huang, Zhang, Yang & Zhou, CVPR 2020", ("y_source",)
     )
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "n_neighbors": Range(1, kind=Integral),
         "graph_neighbors": Range(1, kind=Integral),
         "sigma": Range(0, above=True),
@@ -150,7 +150,7 @@ class PWCF(BaseEqualWidthHasher):
         self.unit_rows = unit_rows
         self.random_state = random_state
 
-    def _learn_equal_width(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
+    def _learn_shared(self, data: TrainingData) -> LinearEncoder:
         rng = check_random_state(self.random_state)
         X_s, y = data.labelled_source("PWCF")
         order = outward(X_s)
@@ -162,8 +162,7 @@ class PWCF(BaseEqualWidthHasher):
         result = solve(problem, W, B, max_iter=self.max_iter, inner_iter=self.inner_iter)
         self.objective_ = result.objective
         self.n_iter_ = self.max_iter
-        A = np.ascontiguousarray(back(result.W), rows.X.dtype)
-        return rows.encoder(A), rows.encoder(A)
+        return rows.encoder(np.ascontiguousarray(back(result.W), rows.X.dtype))
 
     def _start(
         self, X: Array, rng: np.random.RandomState
@@ -188,16 +187,9 @@ class PWCF(BaseEqualWidthHasher):
         theta[: len(y)] = self.quantisation_source
         fixed = symmetric_product(X, theta[:, None] * X)
         fixed += self.manifold * symmetric_product(X, laplacian(graph, X))
-        return PWCFProblem(
-            X,
-            y,
-            theta,
-            fixed,
-            mine_triplets(X_s, y, H_s, X_t, y_t, H_t),
-            self.margin,
-            self.classification,
-            self.ridge,
-        )
+        triplets = mine_triplets(X_s, y, H_s, X_t, y_t, H_t)
+        weights = self.margin, self.classification, self.ridge
+        return PWCFProblem(X, y, theta, fixed, triplets, *weights)
 
 
 class Triplets(NamedTuple):

@@ -12,8 +12,7 @@ from .._core.validation import OneOf, Range, Rules
 from ..codes import signs
 from ..models.base import About, Ids
 from ..neighbors.graphs import FactoredGraph, label_graph
-from ._kernel import BaseKernelHasher
-from ._label_contrast import label_contrast
+from ._kernel import BaseKernelHasher, label_contrast
 
 _RANK = 1e-5  # singular values below this share of the largest are rounding errors
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from .._core.linalg import Array, pca
 from .._core.validation import Range, Rules
-from ..codes import MAX_BITS
-from ..models.base import About, BaseHasher
+from ..models.base import N_BITS, About, BaseHasher
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import BaseFeatureMap
 
@@ -95,7 +94,7 @@ class SH(BaseHasher):
     """
 
     about: ClassVar = About("unsupervised", "Weiss, Torralba & Fergus, NIPS 2008")
-    _rules: ClassVar[Rules] = {"n_bits": Range(1, MAX_BITS, Integral)}
+    _rules: ClassVar[Rules] = {"n_bits": N_BITS}
 
     def __init__(self, n_bits: int = 64) -> None:
         self.n_bits = n_bits

@@ -24,10 +24,10 @@ from ..models.feature_maps import PrincipalMap, unit_row_map
 from ._projections import standardised
 
 
-class BaseEqualWidthHasher(BaseTransferHasher):
-    """A two-domain method that needs domains of equal width; the wider one is reduced first.
+class BaseSharedHasher(BaseTransferHasher):
+    """A method that learns one hash function for both domains; the wider one is reduced first.
 
-    Subclasses implement `_learn_equal_width(data)`.
+    Subclasses implement `_learn_shared(data)`.
     """
 
     def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
@@ -35,12 +35,12 @@ class BaseEqualWidthHasher(BaseTransferHasher):
         dtype = np.result_type(data.X_source, data.X_target)
         map_s, Z_s = _reduce(data.X_source.astype(dtype, copy=False), width)
         map_t, Z_t = _reduce(data.X_target.astype(dtype, copy=False), width)
-        source, target = self._learn_equal_width(replace(data, X_source=Z_s, X_target=Z_t))
-        return _with_first_maps(map_s, source), _with_first_maps(map_t, target)
+        encoder = self._learn_shared(replace(data, X_source=Z_s, X_target=Z_t))
+        return _with_first_maps(map_s, encoder), _with_first_maps(map_t, encoder)
 
     @abstractmethod
-    def _learn_equal_width(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
-        """Return the encoders of source and target; they may be the same object."""
+    def _learn_shared(self, data: TrainingData) -> LinearEncoder:
+        """Return the encoder for domains of equal width."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _with_first_maps(maps: list[PrincipalMap], encoder: LinearEncoder) -> Linear
     return encoder
 
 
-class Shared(BaseEqualWidthHasher):
+class Shared(BaseSharedHasher):
     """A one-domain method for two domains: one hash function, learned on the rows of both.
 
     A method that learns from labels uses the labelled rows only, of one domain or of both.
@@ -123,13 +123,13 @@ class Shared(BaseEqualWidthHasher):
         """Facts about the method inside."""
         return self.hasher.about
 
-    def _learn_equal_width(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
+    def _learn_shared(self, data: TrainingData) -> LinearEncoder:
         y = _stack_labels(data)
         if get_tags(self.hasher).target_tags.required:
             self._check_classes(y)
         rows = np.vstack([data.X_source, data.X_target])
         self.hasher_ = clone(self.hasher).fit(rows, y)
-        return self.hasher_.encoder_, self.hasher_.encoder_
+        return self.hasher_.encoder_
 
     def _check_classes(self, y: Ids | None) -> None:
         name = type(self.hasher).__name__

@@ -12,8 +12,7 @@ from sklearn.utils.validation import check_random_state
 from .._core.arrays import balanced_signs
 from .._core.linalg import Array, procrustes, random_orthonormal
 from .._core.validation import Range, Rules
-from ..codes import MAX_BITS
-from ..models.base import About, BaseHasher
+from ..models.base import N_BITS, About, BaseHasher
 from ..models.encoder import LinearEncoder
 from ._anchor_graph import AnchorGraphMap, anchor_eigenvectors, anchor_graph
 
@@ -45,7 +44,7 @@ class SHSR(BaseHasher):
         "unsupervised", "Li, Hu & Nie, AAAI 2017; Hu, Nie & Li, TIP 28(3), 2019"
     )
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "n_anchors": Range(2, kind=Integral),
         "n_neighbors": Range(1, kind=Integral),
         "max_iter": Range(1, kind=Integral),

@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array, pca, procrustes
 from .._core.validation import Range, Rules
-from ..codes import MAX_BITS, signs
-from ..models.base import About, BaseHasher
+from ..codes import signs
+from ..models.base import N_BITS, About, BaseHasher
 from ..models.encoder import LinearEncoder
 from ._projections import standardised
 
@@ -46,7 +46,7 @@ class SP(BaseHasher):
 
     about: ClassVar = About("unsupervised", "Xia, He, Kohli & Sun, CVPR 2015")
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "sparsity": Range(0, 1),
         "beta": Range(0),
         "max_iter": Range(1, kind=Integral),
