@@ -91,7 +91,11 @@ class UnitRows(BaseFeatureMap):
 
 
 def unit_row_map(X: Array, wanted: bool) -> tuple[list[UnitRows], Array]:
-    """Return the maps to store for `unit_rows=wanted`, and the rows behind them."""
+    """Return the feature maps for `unit_rows=wanted`, and the rows after them.
+
+    >>> unit_row_map(np.array([[3.0, 4.0]]), True)
+    ([UnitRows()], array([[0.6, 0.8]]))
+    """
     return ([UnitRows().fit(X)], unit_rows(X)) if wanted else ([], X)
 
 

@@ -167,7 +167,7 @@ def test_the_rows_for_similarities_are_drawn_or_all():
     assert np.abs(projections(59) - projections(60)).max() > 1e-3
 
 
-def test_anchors_that_repeat_are_no_obstacle():
+def test_repeated_anchors_are_allowed():
     rng = np.random.default_rng(0)
     X, y = np.repeat(rng.normal(size=(12, 3)), 5, axis=0), np.repeat(np.arange(12) % 3, 5)
     B = KSH(8, random_state=0).fit(X, y).transform(X)

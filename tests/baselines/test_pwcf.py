@@ -385,19 +385,19 @@ def test_source_rows_without_a_label_are_left_out():
 
 
 @pytest.mark.parametrize("labels", [[0, 1] + [2] * 29, [0] * 30 + [1]])
-def test_a_class_of_one_row_is_no_obstacle(labels):
+def test_a_class_of_one_row_is_allowed(labels):
     model = fitted(two_domains(d_t=7).changed(y_source=np.array(labels)))
     assert np.isfinite(projection(model)).all()
 
 
-def test_a_target_near_one_class_only_is_no_obstacle():
+def test_a_target_near_one_class_only_is_allowed():
     data = two_domains(d_t=7)
     near = data.X_source[data.y_source == 1]
     model = fitted(data.changed(X_target=near + 0.01))
     assert np.isfinite(projection(model)).all()
 
 
-def test_rows_of_one_direction_are_refused_with_the_way_out():
+def test_rows_of_one_direction_are_refused_with_a_remedy():
     data = two_domains(d_t=7).changed(X_target=np.outer(1.0 + np.arange(24), np.ones(7)))
     along = data.changed(X_source=np.outer(1.0 + np.arange(31), np.ones(7)))
     with pytest.raises(ValueError, match=r"^unit_rows: .* use unit_rows=False$"):
