@@ -110,10 +110,10 @@ from .baselines import (
     SP as SP,
 )
 from .baselines import (
-    THPI as THPI,
+    AnchorGraphMap as AnchorGraphMap,
 )
 from .baselines import (
-    AnchorGraphMap as AnchorGraphMap,
+    ITQPlus as ITQPlus,
 )
 from .baselines import (
     Procrustes as Procrustes,

@@ -196,20 +196,6 @@ def unit_rows(X: Array) -> Array:
     return X * (1.0 / xp.sqrt(xp.where(squares > 0, squares, xp.ones_like(squares))))[:, None]
 
 
-def standardised(X: Array) -> tuple[Array, Array, float]:
-    """Return rows of mean zero and root-mean-square norm one, and the old mean and norm.
-
-    >>> standardised(np.array([[1.0], [5.0]]))
-    (array([[-1.],
-           [ 1.]]), array([3.]), 2.0)
-    """
-    mean = X.mean(axis=0)
-    X = X - mean
-    scale = mean_square(X) ** 0.5 or 1.0
-    X *= 1.0 / scale
-    return X, mean, scale
-
-
 def mean_square(X: Any) -> float:
     """Return the mean squared norm of the rows.
 
@@ -264,13 +250,6 @@ def itq_rotation(V: Array, R: Array, n_iter: int = 50) -> Array:
         # In the null space of C, for example for two equal bits, R is kept; else rounding decides.
         R = procrustes(C + _INERTIA * float(xp.max(xp.abs(C))) * R)
     return R
-
-
-def itq_projection(X: Array, n_bits: int, n_iter: int, rng: np.random.RandomState) -> Array:
-    """Return principal directions of centred rows, rotated by ITQ from a random rotation."""
-    P = principal(X, n_bits)
-    R = random_orthonormal(P.shape[1], n_bits, rng)
-    return astype(P @ itq_rotation(as_double(X) @ P, R, n_iter), X.dtype)
 
 
 def row_space(X: Array) -> tuple[Array, Callable[[Array], Array]]:

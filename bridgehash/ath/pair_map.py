@@ -20,7 +20,7 @@ from .._core.linalg import Array, RidgeSolver, pca, procrustes, unit_rows
 from .._core.validation import Range, Rules
 from ..models.base import Ids, TrainingData
 from ..models.encoder import LinearEncoder
-from ..models.feature_maps import UnitRows, drawn_rows, outward
+from ..models.feature_maps import UnitRows, drawn_rows, outward, unit_row_map
 from ..neighbors.search import nearest
 
 _FOLDS = 3  # one fold is held out
@@ -150,8 +150,8 @@ class PairMap(BaseEstimator):
     ) -> MappedDomains:
         """Return both domains in one space, with the pairs that were used."""
         dtype = np.result_type(data.X_source, data.X_target)
-        maps_s, X_s = _unit(data.X_source.astype(dtype, copy=False), unit_rows)
-        maps_t, X_t = _unit(data.X_target.astype(dtype, copy=False), unit_rows)
+        maps_s, X_s = unit_row_map(data.X_source.astype(dtype, copy=False), unit_rows)
+        maps_t, X_t = unit_row_map(data.X_target.astype(dtype, copy=False), unit_rows)
         pairs = checked(data.pairs, X_s, X_t)
         pairs = np.vstack([pairs, self._further(X_s, X_t, pairs, rng)])
         affine = Affine.between(X_t[pairs[:, 1]], X_s[pairs[:, 0]], self.ridge)
@@ -217,13 +217,6 @@ def checked(pairs: Ids | None, X_s: Array, X_t: Array) -> Ids:
         if (X[rows] == X[rows[0]]).all():
             raise InputError(f"all paired rows of {name} are equal; pair different rows", "pairs")
     return pairs
-
-
-def _unit(X: Array, wanted: bool) -> tuple[list[UnitRows], Array]:
-    if not wanted:
-        return [], X
-    unit = UnitRows().fit(X)
-    return [unit], unit.transform(X)
 
 
 def _reduced(X: Array) -> Array:

@@ -90,6 +90,15 @@ class UnitRows(BaseFeatureMap):
         return unit_rows(X)
 
 
+def unit_row_map(X: Array, wanted: bool) -> tuple[list[UnitRows], Array]:
+    """Return the feature maps for `unit_rows=wanted`, and the rows after them.
+
+    >>> unit_row_map(np.array([[3.0, 4.0]]), True)
+    ([UnitRows()], array([[0.6, 0.8]]))
+    """
+    return ([UnitRows().fit(X)], unit_rows(X)) if wanted else ([], X)
+
+
 class PrincipalMap(BaseFeatureMap):
     """Project on the leading principal directions, to give two domains the same width.
 
