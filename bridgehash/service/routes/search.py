@@ -91,7 +91,7 @@ async def search(
     tag: QueryTag = None,
     content: ContentType = "features",
 ) -> Response:
-    """Find the nearest items of features, codes or items, ordered by (distance, id).
+    """Find the items nearest to features, codes or other items, by (distance, id).
 
     With `Accept: application/x-npy` the response is an array of (id, distance), one row per query.
     If there are fewer than k items, the remaining ids are -1.
@@ -117,7 +117,7 @@ async def search(
 async def search_image(
     request: Request, catalogue: CatalogueName, k: K = 10, tag: QueryTag = None
 ) -> Response:
-    """Find the nearest items of an image. The service needs a backbone for this."""
+    """Find the items nearest to an image. The service must be started with a backbone."""
     workers = workers_of(request)
     chosen = workers.catalogue(catalogue)
     reader = chosen.domains[chosen.query_domain].reader
