@@ -9,35 +9,14 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from ...codes import n_bytes
-from ..bodies import (
-    JSON,
-    NPY,
-    as_codes,
-    as_features,
-    check_count,
-    parse_rows,
-    pick_rows,
-    read_body,
-)
+from .. import bodies, schemas
 from ..catalogue import Catalogue, SearchQuery, SearchResult
 from ..errors import RequestError
 from ..images import FORMATS
-from ..schemas import DomainName, EncodeRequest, EncodeResponse, SearchRequest, SearchResponse, Tag
 from ..settings import Limits
-from .common import (
-    BODY_ERRORS,
-    NPY_RESPONSE,
-    PREFIX,
-    CatalogueName,
-    ContentType,
-    body_of,
-    image_url,
-    json_response,
-    npy_response,
-    workers_of,
-)
+from . import common
 
-router = APIRouter(tags=["search"])
+router = APIRouter(prefix=common.PREFIX, tags=["search"])
 
 _THREAD_BYTES = 1 << 16  # larger bodies are parsed in a thread
 _THREAD_HITS = 256  # more hits are written as JSON in a thread
@@ -46,62 +25,64 @@ _IMAGES = tuple(f"image/{kind.lower()}" for kind in FORMATS)
 
 _NOT_JSON = Query(description="For a body that is not JSON.")
 K = Annotated[int, Query(ge=1, description="For a body that is not JSON.")]
-QueryDomain = Annotated[DomainName | None, _NOT_JSON]
-QueryTag = Annotated[Tag | None, _NOT_JSON]
+QueryDomain = Annotated[schemas.DomainName | None, _NOT_JSON]
+QueryTag = Annotated[schemas.Tag | None, _NOT_JSON]
 
 
 @router.post(
-    PREFIX + "/encode",
-    response_model=EncodeResponse,
-    responses={200: NPY_RESPONSE, **BODY_ERRORS},
-    openapi_extra=body_of(EncodeRequest, NPY),
+    "/encode",
+    response_model=schemas.EncodeResponse,
+    responses={200: common.NPY_RESPONSE, **common.BODY_ERRORS},
+    openapi_extra=common.body_of(schemas.EncodeRequest, bodies.NPY),
 )
 async def encode(
-    request: Request, catalogue: CatalogueName, domain: QueryDomain = None
+    request: Request, catalogue: common.CatalogueName, domain: QueryDomain = None
 ) -> Response:
     """Encode features. With `Accept: application/x-npy` the response is an array of bytes."""
-    workers = workers_of(request)
+    workers = common.workers_of(request)
     chosen = workers.catalogue(catalogue)
-    kind, body = await read_body(request, JSON, NPY)
+    kind, body = await bodies.read_body(request, bodies.JSON, bodies.NPY)
 
     def work() -> Response:
-        form = parse_rows(kind, body, EncodeRequest, "features", domain=domain)
-        check_count(len(form.features), workers.settings.limits.rows, "features")
+        form = bodies.parse_rows(kind, body, schemas.EncodeRequest, "features", domain=domain)
+        bodies.check_count(len(form.features), workers.settings.limits.rows, "features")
         name, given = chosen.domain(form.domain, chosen.query_domain)
-        codes = chosen.encode(as_features(form.features, given.encoder.n_features_in_), name)
+        codes = chosen.encode(bodies.as_features(form.features, given.encoder.n_features_in_), name)
         if _accepts_npy(request):
-            return npy_response(codes)
+            return common.npy_response(codes)
         info = {"catalogue": chosen.name, "domain": name, "n_bits": chosen.n_bits}
-        return json_response({**info, "codes": [code.tobytes().hex() for code in codes]})
+        return common.json_response({**info, "codes": [code.tobytes().hex() for code in codes]})
 
     return await workers.run_in_thread(work)
 
 
 @router.post(
-    PREFIX + "/search",
-    response_model=SearchResponse,
-    responses={200: NPY_RESPONSE, **BODY_ERRORS},
-    openapi_extra=body_of(SearchRequest, NPY),
+    "/search",
+    response_model=schemas.SearchResponse,
+    responses={200: common.NPY_RESPONSE, **common.BODY_ERRORS},
+    openapi_extra=common.body_of(schemas.SearchRequest, bodies.NPY),
 )
 async def search(
     request: Request,
-    catalogue: CatalogueName,
+    catalogue: common.CatalogueName,
     k: K = 10,
     domain: QueryDomain = None,
     tag: QueryTag = None,
-    content: ContentType = "features",
+    content: common.ContentType = "features",
 ) -> Response:
     """Find the items nearest to features, codes or other items, by (distance, id).
 
     With `Accept: application/x-npy` the response is an array of (id, distance), one row per query.
     If there are fewer than k items, the remaining ids are -1.
     """
-    workers = workers_of(request)
+    workers = common.workers_of(request)
     chosen = workers.catalogue(catalogue)
-    kind, body = await read_body(request, JSON, NPY)
+    kind, body = await bodies.read_body(request, bodies.JSON, bodies.NPY)
 
     def parse() -> SearchQuery:
-        form = parse_rows(kind, body, SearchRequest, content, k=k, domain=domain, tag=tag)
+        form = bodies.parse_rows(
+            kind, body, schemas.SearchRequest, content, k=k, domain=domain, tag=tag
+        )
         return _parse_query(workers.settings.limits, chosen, form)
 
     query = parse() if len(body) < _THREAD_BYTES else await workers.run_in_thread(parse)
@@ -109,61 +90,63 @@ async def search(
 
 
 @router.post(
-    PREFIX + "/search/image",
-    response_model=SearchResponse,
-    responses={200: NPY_RESPONSE, **BODY_ERRORS},
-    openapi_extra=body_of(None, *_IMAGES),
+    "/search/image",
+    response_model=schemas.SearchResponse,
+    responses={200: common.NPY_RESPONSE, **common.BODY_ERRORS},
+    openapi_extra=common.body_of(None, *_IMAGES),
 )
 async def search_image(
-    request: Request, catalogue: CatalogueName, k: K = 10, tag: QueryTag = None
+    request: Request, catalogue: common.CatalogueName, k: K = 10, tag: QueryTag = None
 ) -> Response:
     """Find the items nearest to an image. The service must be started with a backbone."""
-    workers = workers_of(request)
+    workers = common.workers_of(request)
     chosen = workers.catalogue(catalogue)
     reader = chosen.domains[chosen.query_domain].reader
     if reader is None:
         raise RequestError(404, "no backbone: start the service with --backbone", "image")
     _check_k(workers.settings.limits, 1, k)
-    _, body = await read_body(request, *_IMAGES)
+    _, body = await bodies.read_body(request, *_IMAGES)
     X = await workers.run_in_image_thread(reader.features, body)
     return await _respond(request, chosen, SearchQuery("features", X, chosen.query_domain, k, tag))
 
 
-def _parse_query(limits: Limits, catalogue: Catalogue, form: SearchRequest) -> SearchQuery:
-    kind, rows = pick_rows(form, "features", "codes", "ids")
-    check_count(len(rows), limits.queries, kind)
+def _parse_query(limits: Limits, catalogue: Catalogue, form: schemas.SearchRequest) -> SearchQuery:
+    kind, rows = bodies.pick_rows(form, "features", "codes", "ids")
+    bodies.check_count(len(rows), limits.queries, kind)
     _check_k(limits, len(rows), form.k)
     default = catalogue.index_domain if kind == "ids" else catalogue.query_domain
     name, domain = catalogue.domain(form.domain, default)
     if kind == "ids":
         return SearchQuery("ids", np.array(rows, dtype=np.int64), name, form.k, form.tag)
     if kind == "codes":
-        codes = catalogue.check_codes(as_codes(rows, n_bytes(catalogue.n_bits)))
+        codes = catalogue.check_codes(bodies.as_codes(rows, n_bytes(catalogue.n_bits)))
         return SearchQuery("codes", codes, name, form.k, form.tag)
-    X = as_features(rows, domain.encoder.n_features_in_)
+    X = bodies.as_features(rows, domain.encoder.n_features_in_)
     return SearchQuery("features", X, name, form.k, form.tag)
 
 
 def _check_k(limits: Limits, n_queries: int, k: int) -> None:
-    check_count(k, limits.k, "k")
+    bodies.check_count(k, limits.k, "k")
     if n_queries * k > limits.hits:
         raise RequestError(422, f"{n_queries} queries x {k} exceed {limits.hits} items", "k")
 
 
 def _accepts_npy(request: Request) -> bool:
-    return NPY in request.headers.get("accept", "").lower()
+    return bodies.NPY in request.headers.get("accept", "").lower()
 
 
 async def _respond(request: Request, catalogue: Catalogue, query: SearchQuery) -> Response:
-    workers = workers_of(request)
+    workers = common.workers_of(request)
     result = await workers.search(catalogue, query)
     if _accepts_npy(request):
         array = np.empty(result.ids.shape, _HIT)
         array["id"], array["distance"] = result.ids, result.distances
-        return npy_response(array)
+        return common.npy_response(array)
     if result.ids.size < _THREAD_HITS:
-        return json_response(_describe(catalogue, query, result))
-    return await workers.run_in_thread(lambda: json_response(_describe(catalogue, query, result)))
+        return common.json_response(_describe(catalogue, query, result))
+    return await workers.run_in_thread(
+        lambda: common.json_response(_describe(catalogue, query, result))
+    )
 
 
 def _describe(catalogue: Catalogue, query: SearchQuery, result: SearchResult) -> dict[str, Any]:
@@ -177,7 +160,7 @@ def _describe(catalogue: Catalogue, query: SearchQuery, result: SearchResult) ->
             code = codes[at : at + digits]
             at += digits
             if item >= 0:
-                image = image_url(catalogue, domain, item)
+                image = common.image_url(catalogue, domain, item)
                 hit = {"id": item, "distance": distance, "tag": tag, "code": code, "image": image}
                 hits.append(hit)
         results.append({"code": queries[i * digits : (i + 1) * digits], "hits": hits})
