@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -159,6 +160,33 @@ def test_changes_that_cannot_be_written_are_not_made(client, keyed, monkeypatch)
     assert client.get(ITEMS).json()["total"] == 60
     assert client.get("/ready").status_code == 200
     assert client.post(ITEMS, json={"codes": ["fff0"]}, headers=keyed).status_code == 200
+
+
+def test_a_journal_that_cannot_be_repaired_makes_the_service_not_ready(client, keyed, monkeypatch):
+    def fails(*arguments):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", fails)
+        response = client.post(ITEMS, json={"codes": ["fff0"]}, headers=keyed)
+        assert response.status_code == 503
+    assert "restart to recover" in client.get("/ready").json()["detail"]
+    assert client.get(ITEMS).json()["total"] == 60
+
+
+def test_without_queries_the_items_are_the_queries(files, serve, keyed):
+    files[0] = replace(files[0], queries=None, query_images=None)
+    client = serve(n=1)
+    response = client.get(ITEMS + "?domain=target")
+    assert (response.status_code, response.json()["field"]) == (422, "domain")
+    scores = client.get(SCORES).json()
+    assert (scores["query_domain"], scores["n_queries"]) == ("source", 60)
+    client.delete(ITEMS, json={"ids": list(range(60))}, headers=keyed)
+    response = client.get(SCORES)
+    assert (response.status_code, response.json()["detail"]) == (
+        404,
+        "no scores: no items are loaded",
+    )
 
 
 def test_a_large_journal_is_merged_into_the_file(serve, keyed, folder):
