@@ -18,7 +18,7 @@ from ..codes import pack
 from ..index import HammingIndex
 from ..index.batch import Ids, packed_codes
 from ..models.encoder import LinearEncoder
-from .errors import RequestError
+from .errors import RequestError, invalid
 from .images import ImageReader
 from .store import IndexStore
 
@@ -92,7 +92,7 @@ class Catalogue:
             try:
                 H = self.domains[domain].encoder.decision_function(X)
             except ValueError as error:
-                raise RequestError(422, str(error).partition("\n")[0], "features") from error
+                raise invalid(error, "features") from error
         if not np.isfinite(H).all():
             raise RequestError(422, "values are too large to encode; scale them down", "features")
         return pack(H)
@@ -102,7 +102,7 @@ class Catalogue:
         try:
             return packed_codes(codes, self.n_bits)
         except ValueError as error:
-            raise RequestError(422, str(error), "codes") from error
+            raise invalid(error, "codes") from error
 
     def search(self, queries: Sequence[SearchQuery]) -> list[SearchResult | Exception]:
         """Answer several requests, with one pass over the codes per tag."""

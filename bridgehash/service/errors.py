@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse
 
-from .._core.errors import BridgehashError
+from .._core.errors import BridgehashError, InputError
 
 PROBLEM_JSON = "application/problem+json"
 
@@ -55,6 +55,12 @@ class RequestError(BridgehashError):
 def overloaded(problem: str) -> RequestError:
     """Return a 503 error: safe to retry."""
     return RequestError(503, problem, headers={"Retry-After": "1"})
+
+
+def invalid(error: ValueError, field: str) -> RequestError:
+    """Return a 422 error for a value that the library rejects; the field replaces its argument."""
+    problem = error.problem if isinstance(error, InputError) else str(error)
+    return RequestError(422, problem.partition("\n")[0], field)
 
 
 def validation_error(errors: Any) -> RequestError:

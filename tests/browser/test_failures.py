@@ -62,7 +62,7 @@ def test_a_service_that_hangs_is_not_waited_for(open_page, places):
 
 
 def test_the_key_is_asked_for_until_it_is_right(open_page, keyed, keep):
-    page = open_page(DIGITS, url=keyed.url, quiet=False)  # the browser logs the refusals
+    page = open_page(DIGITS, url=keyed.url, quiet=False)  # the browser logs each 401
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("requires an API key")
     assert faults(page) == []

@@ -193,7 +193,7 @@ def test_a_picture_that_is_dropped_asks(open_page, served, places, keep):
     assert hits(page, "a") == before
 
 
-def test_what_is_no_picture_is_refused_in_words(open_page, places):
+def test_an_unsupported_file_is_rejected(open_page, places):
     page = open_page("#a=shapes-16")
     settle(page)
     page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"no"})
@@ -205,7 +205,7 @@ def test_what_is_no_picture_is_refused_in_words(open_page, places):
 
 
 @pytest.mark.slow
-def test_a_broken_picture_is_refused_by_the_service(open_page):
+def test_a_broken_image_is_rejected_by_the_service(open_page):
     page = open_page("#a=shapes-16", quiet=False)  # the browser logs the status
     settle(page)
     broken = {"name": "a.png", "mimeType": "image/png", "buffer": b"no picture at all"}

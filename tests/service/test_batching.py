@@ -16,7 +16,7 @@ from bridgehash.service.opening import close_catalogues, open_catalogues
 
 
 class Slow:
-    """A function of a batch that waits, so that a test decides when it goes on."""
+    """A function of a batch that waits until the test lets it continue."""
 
     def __init__(self, work=list):
         self._work = work

@@ -146,12 +146,12 @@ def test_features_too_large_to_be_multiplied(client):
     assert (response.status_code, response.json()["field"]) == (422, "features")
 
 
-def test_compressed_bodies_are_refused(client):
+def test_compressed_bodies_are_rejected(client):
     headers = {**JSON, "Content-Encoding": "gzip"}
     assert client.post(P + "/search", content=b"x", headers=headers).status_code == 415
 
 
-def test_bodies_beyond_the_limit_are_refused_before_and_while_they_come(serve):
+def test_bodies_over_the_limit_are_rejected_before_and_while_they_arrive(serve):
     client = serve(body_bytes=100)
 
     async def endless():
@@ -180,7 +180,7 @@ def test_bodies_of_all_requests_together_are_bounded(serve):
     client = serve(total_body_bytes=100)
     response = client.post(P + "/search", content=b" " * 101, headers=JSON)
     assert response.status_code == 503
-    for _ in range(5):  # what is answered is held no longer
+    for _ in range(5):  # answered requests no longer count
         assert client.post(P + "/search", json={"ids": [1], "k": 1}).status_code == 200
 
 

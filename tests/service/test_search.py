@@ -166,7 +166,7 @@ def test_an_unreadable_image_gets_422(client):
         assert reason in response.json()["detail"]
 
 
-def test_a_decompression_bomb_is_refused_by_its_header(serve, monkeypatch):
+def test_a_decompression_bomb_is_rejected_by_its_header(serve, monkeypatch):
     client = serve(pixels=1000)
     monkeypatch.setattr("bridgehash.service.images.upright", None)  # a pixel would be decoded here
     bomb = image(size=(40, 30))
@@ -175,6 +175,6 @@ def test_a_decompression_bomb_is_refused_by_its_header(serve, monkeypatch):
     assert "40 x 30 pixels; send 1 to 1000 pixels" in response.json()["detail"]
 
 
-def test_without_a_backbone_images_are_refused(client):
+def test_without_a_backbone_images_are_rejected(client):
     response = client.post("/v1/catalogues/photos/search/image", content=image(), headers=PNG)
     assert (response.status_code, response.json()["field"]) == (404, "image")
