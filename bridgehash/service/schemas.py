@@ -160,7 +160,7 @@ class CatalogueList(BaseModel):
     limits: dict[str, float]
 
 
-class Scores(BaseModel):
+class CatalogueScores(BaseModel):
     """How often queries find items with their own tag."""
 
     catalogue: str

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from ..catalogue import Catalogue
 from ..errors import RequestError
 from ..metrics import CONTENT_TYPE
-from ..schemas import CatalogueInfo, CatalogueList, Health, Scores
+from ..schemas import CatalogueInfo, CatalogueList, CatalogueScores, Health
 from .common import PREFIX, CatalogueName, errors, json_response, workers_of
 
 router = APIRouter(tags=["info"])
@@ -39,7 +39,7 @@ async def show_catalogue(request: Request, catalogue: CatalogueName) -> Response
     return json_response(await workers.run_in_thread(_describe, chosen, workers.settings.writable))
 
 
-@router.get(PREFIX + "/scores", response_model=Scores, responses=errors(404, 422))
+@router.get(PREFIX + "/scores", response_model=CatalogueScores, responses=errors(404, 422))
 async def show_scores(request: Request, catalogue: CatalogueName) -> Response:
     """Measure precision and recall by Hamming radius, with tags as classes.
 
