@@ -28,7 +28,7 @@ def make_places(folder: Path) -> list[Files]:
 
 
 def options(files: list[Files]) -> list[str]:
-    """The same, as `bridgehash serve` is given it."""
+    """Return the options of `bridgehash serve`."""
     words = []
     for each in files:
         for name, value in zip(
@@ -48,7 +48,7 @@ def options(files: list[Files]) -> list[str]:
 
 
 def draw(kind: str, rng: np.random.Generator) -> Image.Image:
-    """A shape somewhere on white paper."""
+    """Draw a shape at a random place."""
     image = Image.new("RGB", (64, 64), "white")
     pen = ImageDraw.Draw(image)
     x, y = (int(v) for v in rng.integers(4, 20, 2))

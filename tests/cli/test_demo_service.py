@@ -48,8 +48,8 @@ def test_catalogues_of_the_digits_can_be_opened(tmp_path: Path) -> None:
     assert {each.n_bits for each in catalogues.values()} == {16, 64, 128}
     for each in catalogues.values():
         assert len(each.store.index) == 100
-        assert len(each.sides["source"].pictures) == 100
-        assert len(each.sides["target"].pictures) == 20
+        assert len(each.domains["source"].images) == 100
+        assert len(each.domains["target"].images) == 20
     close_catalogues(catalogues)
 
 
@@ -110,7 +110,7 @@ def test_a_port_that_is_taken_is_told_before_anything_is_made(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert main(["demo", "--serve", "--port", port]) == 2
-    assert f"--port {port}: cannot be used" in capsys.readouterr().err
+    assert f"--port {port}: cannot listen there" in capsys.readouterr().err
     assert not (nowhere / "here" / "demo").exists()
 
 
