@@ -49,8 +49,8 @@ def test_files_that_do_not_belong_together_are_rejected(refused, folder):
     for line, reason in (
         ("--model plain.bh --index photos.bhi", "holds codes of another model than plain.bh"),
         ("--model model.bh --index plain.bhi", "does not state the domain"),
-        ("--model model.bh --index lost.bhi", "no such file"),
-        ("--model lost.bh --index photos.bhi", "no such file"),
+        ("--model model.bh --index lost.bhi", "file not found"),
+        ("--model lost.bh --index photos.bhi", "file not found"),
         ("--model model.bh --index model.bh", "not an index"),
         ("--model model.bh --index unnamed.bhi", "does not state the domain"),
         ("--model model.bh --index short.bhi", "has codes of 8 bits, but model.bh makes codes"),

@@ -154,7 +154,7 @@ def test_an_image_finds_what_its_features_find(client: LocalClient):
 
 
 def test_an_unreadable_image_gets_422(client):
-    unknown = "cannot be read (not an image, or of an unknown kind)"
+    unknown = "cannot be read (not an image, or an unknown format)"
     for data, reason in (
         (b"", "cannot be read"),
         (b"no image at all", unknown),
