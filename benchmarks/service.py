@@ -1,15 +1,15 @@
-"""Measure the service under load: latency at a given rate, highest sustained rate, memory.
+"""The service under load: latency at a rate of arrivals, the highest rate that holds, memory.
 
     python benchmarks/service.py [--million 1] [--bits 64] [--connections 50] [--rate 200]
         [--seconds 20] [--requests 100000] [--part latency,highest,adds,memory]
 
-Starts a server on loopback with random codes; this process sends the load, on the same machine.
-Each request searches the ten nearest codes of one vector of 64 features, which the server encodes.
-Requests arrive at random times, as from many independent users (a Poisson process). The time of a
-response counts from the moment the request was due, so a server that falls behind cannot hide it.
-The highest rate is the last one of a rising series whose 99th percentile is below 50 ms, at the
-first or the second try. For memory, requests follow each other without pause. `others` is the share
-of all cores that other programs used meanwhile.
+A server of its own runs on loopback with random codes; the load comes from this process, on the
+same machine. Searches are single ones, for the ten nearest codes of a vector of 64 features, which
+the server encodes. They arrive at random times, as from many users who know nothing of each
+other (a Poisson process): the time of an answer counts from the moment the request was due, so a
+server that falls behind cannot hide it. The highest rate is the last one of a rising series whose
+99th percentile is below 50 ms, at the first or the second try. For memory, requests follow each
+other without pause. `others` is the share of all cores that other programs took meanwhile.
 """
 
 from __future__ import annotations
@@ -30,29 +30,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bridgehash import HammingIndex, LinearEncoder, save
+from bridgehash import LinearEncoder, save
+from bridgehash.index import HammingIndex
 from bridgehash.models.provenance import origin
 
 KEY = "benchmark-key-benchmark"
-MAX_P99 = 50.0  # milliseconds
+MOST_MS = 50.0  # that the 99th percentile may take
 WIDTH = 64  # features
 
 
 class Server(NamedTuple):
-    """The server process and its port."""
+    """The server and how it is asked."""
 
     process: subprocess.Popen[str]
     port: int
 
     def memory(self) -> float:
-        """Return the resident memory in MB."""
+        """Resident memory in MB."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
 
 @contextmanager
 def served(n: int, bits: int) -> Iterator[Server]:
-    """Run a server with n random codes."""
+    """A server with n random codes."""
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         model, index = Path(folder, "model.bh"), Path(folder, "items.bhi")
@@ -74,7 +75,7 @@ def served(n: int, bits: int) -> Iterator[Server]:
 
 
 def request(path: str, form: object) -> bytes:
-    """Return a request as bytes."""
+    """A request as bytes."""
     body = json.dumps(form).encode()
     head = (
         f"POST /v1/catalogues/items/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -85,24 +86,24 @@ def request(path: str, form: object) -> bytes:
 
 
 def searches(n: int = 500) -> list[bytes]:
-    """Return search requests for different vectors."""
+    """Requests that ask for the neighbours of different vectors."""
     X = np.random.default_rng(1).normal(size=(n, WIDTH)).round(4)
     return [request("search", {"features": [x.tolist()], "k": 10}) for x in X]
 
 
 class Connection:
-    """A kept-alive connection: one request after the other."""
+    """A connection that is kept: one request after the other."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
-    async def send(self, data: bytes) -> None:
-        """Send a request and read the response; any status but 2xx is an error."""
+    async def ask(self, data: bytes) -> None:
+        """Send, and read the answer; anything but 200 is an error."""
         self._writer.write(data)
         head = await self._reader.readuntil(b"\r\n\r\n")
         length = int(re.search(rb"content-length: (\d+)", head, re.I)[1])
         body = await self._reader.readexactly(length)
-        if not head.startswith(b"HTTP/1.1 2"):
+        if not head.startswith(b"HTTP/1.1 200"):
             raise RuntimeError(body.decode())
 
     def close(self) -> None:
@@ -110,7 +111,7 @@ class Connection:
 
 
 async def connected(port: int, n: int) -> asyncio.Queue[Connection]:
-    """Open connections; return them as a queue."""
+    """Connections that are free."""
     free: asyncio.Queue[Connection] = asyncio.Queue()
     for _ in range(n):
         free.put_nowait(Connection(*await asyncio.open_connection("127.0.0.1", port)))
@@ -118,7 +119,7 @@ async def connected(port: int, n: int) -> asyncio.Queue[Connection]:
 
 
 async def arrivals(port: int, data: list[bytes], rate: float, seconds: float, n: int) -> np.ndarray:
-    """Return the milliseconds from the moment each request was due to its response."""
+    """Milliseconds from the moment a request was due to its answer."""
     rng = np.random.default_rng(2)
     due = np.cumsum(rng.exponential(1 / rate, size=int(rate * seconds)))
     free, taken = await connected(port, n), np.zeros(len(due))
@@ -127,7 +128,7 @@ async def arrivals(port: int, data: list[bytes], rate: float, seconds: float, n:
 
     async def one(i: int) -> None:
         connection = await free.get()
-        await connection.send(data[i % len(data)])
+        await connection.ask(data[i % len(data)])
         free.put_nowait(connection)
         taken[i] = loop.time() - started - due[i]
 
@@ -142,15 +143,15 @@ async def arrivals(port: int, data: list[bytes], rate: float, seconds: float, n:
     return 1e3 * taken
 
 
-async def back_to_back(port: int, data: list[bytes], n: int, connections: int) -> float:
-    """Return requests per second if each connection sends again right after a response."""
+async def one_after_the_other(port: int, data: list[bytes], n: int, connections: int) -> float:
+    """Requests a second when each connection asks again as soon as it has its answer."""
     free = await connected(port, connections)
     started, left = time.perf_counter(), iter(range(n))
 
     async def work() -> None:
         connection = await free.get()
         for i in left:
-            await connection.send(data[i % len(data)])
+            await connection.ask(data[i % len(data)])
         connection.close()
 
     await asyncio.gather(*(work() for _ in range(connections)))
@@ -158,14 +159,14 @@ async def back_to_back(port: int, data: list[bytes], n: int, connections: int) -
 
 
 class Clock:
-    """CPU time of the server and of other programs."""
+    """Time of processors: what the server used, and what others did."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._before = self._now()
 
     def _now(self) -> np.ndarray:
-        """Return seconds of all cores: total, busy, of this process, of the server."""
+        """Seconds of all cores, of all work, of this process, of the server."""
         ticks = [int(n) for n in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
         own = [self._of(pid) for pid in ("self", str(self._server.process.pid))]
         return np.array([sum(ticks), sum(ticks) - ticks[3] - ticks[4], *own]) / 100
@@ -174,58 +175,58 @@ class Clock:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return int(fields[11]) + int(fields[12])
 
-    def summary(self, n: int) -> str:
-        total, busy, here, server = self._now() - self._before
-        others = (busy - here - server) / total
-        return f"server {1e3 * server / n:.2f} ms of CPU per request, others {others:.0%}"
+    def told(self, n: int) -> str:
+        all_of_it, work, here, server = self._now() - self._before
+        others = (work - here - server) / all_of_it
+        return f"server {1e3 * server / n:.2f} ms of CPU each, others {others:.0%}"
 
 
-def summary(rate: float, taken: np.ndarray, clock: Clock) -> str:
+def told(rate: float, taken: np.ndarray, clock: Clock) -> str:
     p50, p90, p99, most = np.percentile(taken, [50, 90, 99, 100])
     return (
         f"{rate:6.0f}/s  p50 {p50:6.2f} ms  p90 {p90:6.2f} ms  p99 {p99:6.2f} ms  "
-        f"longest {most:6.1f} ms  ({len(taken)} searches; {clock.summary(len(taken))})"
+        f"longest {most:6.1f} ms  ({len(taken)} searches; {clock.told(len(taken))})"
     )
 
 
 def latency(server: Server, options: argparse.Namespace) -> None:
-    """Print the latency at the given rate."""
+    """Latency at the rate that was asked for."""
     load = arrivals(server.port, searches(), options.rate, options.seconds, options.connections)
     clock = Clock(server)
-    print(summary(options.rate, asyncio.run(load), clock), flush=True)
+    print(told(options.rate, asyncio.run(load), clock), flush=True)
 
 
 def highest(server: Server, options: argparse.Namespace) -> None:
-    """Print the highest rate that is sustained."""
-    sustained, seconds = 0.0, min(options.seconds, 10)
+    """The last rate of a rising series that holds."""
+    held, seconds = 0.0, min(options.seconds, 10)
     for rate in range(300, 3001, 100):
         for _ in range(2):  # a second try, in case the machine was busy
             load = arrivals(server.port, searches(), rate, seconds, options.connections)
             clock = Clock(server)
             taken = asyncio.run(load)
-            print(summary(rate, taken, clock), flush=True)
-            if np.percentile(taken, 99) < MAX_P99:
-                sustained = rate
+            print(told(rate, taken, clock), flush=True)
+            if np.percentile(taken, 99) < MOST_MS:
+                held = rate
                 break
         else:
             break
-    print(f"highest rate with a 99th percentile below {MAX_P99:.0f} ms: {sustained:.0f}/s")
+    print(f"highest rate with a 99th percentile below {MOST_MS:.0f} ms: {held:.0f}/s")
 
 
 def adds(server: Server, options: argparse.Namespace) -> None:
-    """Print durable adds per second, over one connection and over many."""
+    """Durable adds a second, by one connection and by many."""
     data = [request("items", {"codes": ["00" * (options.bits // 8)]})]
     for connections in (1, options.connections):
-        rate = asyncio.run(back_to_back(server.port, data, 2000, connections))
-        print(f"adds, on disk before the response, {connections} connections: {rate:.0f}/s")
+        rate = asyncio.run(one_after_the_other(server.port, data, 2000, connections))
+        print(f"adds, each on disk when acknowledged, {connections} connections: {rate:.0f}/s")
 
 
 def memory(server: Server, options: argparse.Namespace) -> None:
-    """Print the resident memory while requests are served."""
+    """Resident memory while requests go through."""
     step = options.requests // 10
     for done in range(0, options.requests + 1, step):
         if done:
-            load = back_to_back(server.port, searches(), step, options.connections)
+            load = one_after_the_other(server.port, searches(), step, options.connections)
             rate = asyncio.run(load)
         text = f"  ({rate:.0f}/s without pause)" if done else ""
         print(f"{done:7d} requests: {server.memory():.1f} MB{text}", flush=True)
@@ -242,7 +243,7 @@ def main() -> None:
     parser.add_argument("--part", default="latency,highest,adds,memory")
     options = parser.parse_args()
     with served(int(1e6 * options.million), options.bits) as server:
-        asyncio.run(arrivals(server.port, searches(), 100, 3, options.connections))  # warm-up
+        asyncio.run(arrivals(server.port, searches(), 100, 3, options.connections))  # warm
         for name in options.part.split(","):
             {"latency": latency, "highest": highest, "adds": adds, "memory": memory}[name](
                 server, options
