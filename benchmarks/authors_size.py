@@ -1,13 +1,13 @@
-"""One fit at the size of the authors' run, beside a literal transcription of their script.
+"""Compare one fit at the size used by the authors with a transcription of their script.
 
     python benchmarks/authors_size.py [--scale 1.0]
 
 4365 x 1927 samples of 4096 features, 64 bits, 10 iterations of ATH_U. The transcription follows the
 public MATLAB script step by step: dense graphs and Laplacians, Φ of both domains formed and solved
-in every iteration, all n_s x n_t distances sorted, one simplex projection a row; in float64, as
-MATLAB works (NumPy is no faster there in float32). The package takes the same samples as float64
-and as float32. All run in processes of their own, one after the other, with all cores; memory is
-the peak resident size above that of the process once its inputs are made.
+in every iteration, all n_s x n_t distances sorted, one simplex projection per row; in float64, as
+in MATLAB (NumPy is no faster in float32). The package gets the same samples as float64 and as
+float32. Each runs in a separate process, one after the other, with all cores. Memory is the peak
+resident size minus that of the process once its inputs exist.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ import numpy as np
 from bridgehash import ATH
 from bridgehash._core.linalg import Array
 
-N_SOURCE, N_TARGET, N_FEATURES, N_BITS, ROUNDS, NEIGHBOURS = 4365, 1927, 4096, 64, 10, 10
+N_SOURCE, N_TARGET, N_FEATURES, N_BITS, N_ITER, NEIGHBOURS = 4365, 1927, 4096, 64, 10, 10
 
 
 def samples(n: int, d: int, seed: int) -> Array:
-    """Non-negative rows around 65 classes, like rectified activations."""
+    """Return non-negative rows around 65 classes, similar to rectified activations."""
     rng = np.random.default_rng(seed)
     centres = np.random.default_rng(0).normal(size=(65, d))
     rows = centres[rng.integers(65, size=n)] + 2.0 * rng.normal(size=(n, d))
@@ -37,12 +37,12 @@ def samples(n: int, d: int, seed: int) -> Array:
 
 
 def product(X_s: Array, X_t: Array) -> None:
-    """The package, with the constants and the number of rounds of the paper."""
-    ATH.published("unsupervised", N_BITS, random_state=0).fit(X_s, X_t)
+    """Fit with the package, the constants and the number of iterations of the paper."""
+    ATH.unsupervised(N_BITS, published=True, random_state=0).fit(X_s, X_t)
 
 
 def transcription(X_s: Array, X_t: Array) -> None:
-    """The authors' script in NumPy; samples are columns, as there."""
+    """Run the authors' script in NumPy; samples are columns, as in the script."""
     X_s, X_t = X_s.T - X_s.mean(axis=0)[:, None], X_t.T - X_t.mean(axis=0)[:, None]
     n_s, n_t = X_s.shape[1], X_t.shape[1]
     L_s, L_t = knn_laplacian(X_s), knn_laplacian(X_t)
@@ -52,7 +52,7 @@ def transcription(X_s: Array, X_t: Array) -> None:
     F_sorted = np.sort(F, axis=1)
     k = NEIGHBOURS
     gamma = np.mean((k * F_sorted[:, k + 1] - F_sorted[:, 1 : k + 1].sum(axis=1)) / 2)
-    for iteration in range(ROUNDS):
+    for iteration in range(N_ITER):
         B_s, B_t = halves(A_s.T @ X_s), halves(A_t.T @ X_t)
         F = distances(A_s.T @ X_s, A_t.T @ X_t)
         if iteration >= 5:
@@ -74,7 +74,7 @@ def projection(
 
 
 def principal(X: Array) -> Array:
-    """Leading eigenvectors of the covariance, of the smaller Gram matrix where d > n."""
+    """Return leading eigenvectors of the covariance, by the smaller Gram matrix if d > n."""
     if X.shape[0] <= X.shape[1]:
         return np.linalg.eigh(X @ X.T)[1][:, ::-1][:, :N_BITS]
     V = X @ np.linalg.eigh(X.T @ X)[1][:, ::-1][:, :N_BITS]
@@ -119,12 +119,12 @@ def simplex(v: Array) -> Array:
 
 
 def measured(fit: Callable[[Array, Array], None], dtype: type, scale: float, out: Any) -> None:
-    """Seconds and peak memory of one fit, in this process."""
+    """Measure seconds and peak memory of one fit in this process."""
     warnings.simplefilter("ignore")
     sizes = [round(scale * size) for size in (N_SOURCE, N_TARGET, N_FEATURES)]
     X_s = samples(sizes[0], sizes[2], 1).astype(dtype)
     X_t = samples(sizes[1], sizes[2], 2).astype(dtype)
-    fit(X_s[:200, :64], X_t[:200, :64])  # libraries loaded, threads started
+    fit(X_s[:200, :64], X_t[:200, :64])  # loads libraries and starts threads
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.perf_counter()
     fit(X_s, X_t)
@@ -133,7 +133,7 @@ def measured(fit: Callable[[Array, Array], None], dtype: type, scale: float, out
     out.put((seconds, above / 2**20))
 
 
-def in_own_process(fit: Callable[..., None], dtype: type, scale: float) -> tuple[float, float]:
+def in_new_process(fit: Callable[..., None], dtype: type, scale: float) -> tuple[float, float]:
     context = multiprocessing.get_context("spawn")
     out = context.Queue()
     process = context.Process(target=measured, args=(fit, dtype, scale, out))
@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="factor on all three sizes")
     options = parser.parse_args()
     runs = {
-        (name, dtype.__name__): in_own_process(fit, dtype, options.scale)
+        (name, dtype.__name__): in_new_process(fit, dtype, options.scale)
         for name, fit, dtype in (
             ("bridgehash", product, np.float64),
             ("bridgehash", product, np.float32),
@@ -160,7 +160,7 @@ def main() -> None:
     theirs = runs["transcription", "float64"][0]
     for (name, dtype), (seconds, above) in runs.items():
         ratio = f"{theirs / seconds:5.1f} x"
-        print(f"{name:13s} {dtype}  {seconds:8.2f} s  {ratio}  {above:6.2f} GiB above the inputs")
+        print(f"{name:13s} {dtype}  {seconds:8.2f} s  {ratio}  {above:6.2f} GiB beyond the inputs")
 
 
 if __name__ == "__main__":

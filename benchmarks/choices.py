@@ -1,10 +1,10 @@
-"""One choice at a time: what each silent choice of the paper is worth on the data pack.
+"""Change one choice at a time: what each choice that the paper leaves open is worth.
 
     python benchmarks/choices.py [--splits 3] [--jobs 2]
 
-The default setting of a realisation (ATH_U: with a start of size 1), then one choice changed;
-radius_pr_area in per cent, cross / single domain, mean over splits, 64 bits. The splits are not
-those of benchmarks/levels.py: settings were chosen on splits like these, and are reported there.
+The default setting of a variant (ATH_U: with a start of size 1), then one choice changed:
+radius_pr_area in per cent, cross / single domain, mean over splits, 64 bits. The splits differ from
+those of benchmarks/levels.py: settings are chosen on these splits and reported on those.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
         "start size 0.1": {"start_scale": 0.1},
         "start size 10 (default)": {"start_scale": 10.0},
         "joint mean": {"center": "joint"},
-        "rows as they are": {"unit_rows": False},
+        "rows not normalised": {"unit_rows": False},
         "ridge 0.01": {"ridge": 1e-2},
         "ridge 0.1": {"ridge": 1e-1},
         "ridge 10": {"ridge": 10.0},
@@ -48,8 +48,8 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
         "mean gamma": {"bipartite": AdaptiveBipartite(gamma="mean")},
         "eta 3": {"bipartite": AdaptiveBipartite(3)},
         "eta 30": {"bipartite": AdaptiveBipartite(30)},
-        "source by the target's encoder": {"source_encoder": "target"},
-        "10 rounds": {"max_iter": 10, "tol": 0.0},
+        "source encoded by the target's encoder": {"source_encoder": "target"},
+        "10 iterations": {"max_iter": 10, "tol": 0.0},
     },
     "supervised": {
         "default": {},
@@ -58,10 +58,10 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
         "start: ITQ": {"start": "itq"},
         "start: ITQ, size 10": {"start": "itq", "start_scale": 10.0},
         "joint mean": {"center": "joint"},
-        "rows as they are": {"unit_rows": False},
+        "rows not normalised": {"unit_rows": False},
         "ridge 0.01": {"ridge": 1e-2},
         "ridge 1": {"ridge": 1.0},
-        "source by the target's encoder": {"source_encoder": "target"},
+        "source encoded by the target's encoder": {"source_encoder": "target"},
     },
     "kernel": {
         "default": {},
@@ -71,7 +71,7 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
         "ridge 0.001": {"ridge": 1e-3},
         "ridge 0.1": {"ridge": 1e-1},
         "400 anchors": {"feature_map": AnchorKernel(400)},
-        "rows as they are": {"unit_rows": False},
+        "rows not normalised": {"unit_rows": False},
     },
 }
 TASKS = {
@@ -81,22 +81,22 @@ TASKS = {
 }
 
 
-def cell(realisation: str, task: str, changes: dict[str, Any], splits: int, jobs: int) -> str:
-    """cross / single area of one setting on one task, or why there is none."""
+def cell(variant: str, task: str, changes: dict[str, Any], splits: int, jobs: int) -> str:
+    """Return the cross / single area of one setting on one task; "-" if it is not possible."""
 
     def make(bits: int, seed: int) -> BaseTransferHasher:
-        parameters = BASE.get(realisation, {}) | changes
-        return getattr(ATH, realisation)(bits, random_state=seed, **parameters)
+        parameters = BASE.get(variant, {}) | changes
+        return getattr(ATH, variant)(bits, random_state=seed, **parameters)
 
-    label = {"unsupervised": "ATH_U", "supervised": "ATH_S", "kernel": "ATH_K"}[realisation]
+    label = {"unsupervised": "ATH_U", "supervised": "ATH_S", "kernel": "ATH_K"}[variant]
     seeds = range(FIRST_SPLIT, FIRST_SPLIT + splits)
     try:
-        found = np.array(
+        areas = np.array(
             Parallel(jobs)(delayed(levels.scores)(task, label, BITS, s, make) for s in seeds)
         )
     except ValueError:  # the choice needs one feature space
         return "-"
-    return f"{found[:, 0].mean():.1f} / {found[:, 2].mean():.1f}"
+    return f"{areas[:, 0].mean():.1f} / {areas[:, 2].mean():.1f}"
 
 
 def main() -> None:
@@ -106,13 +106,13 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    for realisation, choices in CHOICES.items():
-        title = f"ATH.{realisation}, cross / single area"
-        table = Table("choice", *TASKS[realisation], title=title, box=MARKDOWN)
+    for variant, choices in CHOICES.items():
+        title = f"ATH.{variant}, cross / single area"
+        table = Table("choice", *TASKS[variant], title=title, box=MARKDOWN)
         for name, changes in choices.items():
             cells = (
-                cell(realisation, task, changes, options.splits, options.jobs)
-                for task in TASKS[realisation]
+                cell(variant, task, changes, options.splits, options.jobs)
+                for task in TASKS[variant]
             )
             table.add_row(name, *cells)
         Console(width=110).print(table)

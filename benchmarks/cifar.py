@@ -1,14 +1,13 @@
-"""CIFAR-10 GIST, 59,000 training rows and 1,000 queries: levels, time and memory of every method.
+"""CIFAR-10 GIST, 59,000 training rows and 1,000 queries: scores, time and memory of all methods.
 
     python benchmarks/cifar.py [--methods itq,sp,...] [--bits 64] [--splits 3]
 
-Needs the data pack ($BRIDGEHASH_DATA, else ../shared/data). Each split draws 100 queries of each
-class; the other rows train and are searched. Two-domain methods see them cut at random into two
-halves, and code each half by the encoder of its own. Rows are taken as they are stored, in
-float64; those methods that learn from labels see all labels of training rows (of the source half,
-where they want no more). Every fit runs in a process of its own with two threads: `seconds` is
-the fit, `GiB` the largest memory of the process, inputs included. `paper` is Table I of the ATH
-paper (radius_pr_area, its 10 splits).
+Needs the data pack ($BRIDGEHASH_DATA, or ../shared/data). Each split draws 100 queries per class;
+the other rows are training data and are searched. Two-domain methods see them as two random halves,
+and encode each half with its own encoder. Rows are used as stored, in float64. Methods that learn
+from labels see all labels of training rows, or those of the source half if they need no more. Each
+fit runs in a separate process with two threads: `seconds` is the fit, `GiB` the peak memory of the
+process, including inputs. `paper` is Table I of the ATH paper (radius_pr_area, 10 splits).
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ PAPER = {
     "gth-g": 16.77,
     "ath-unsupervised": 20.82,
 }
-N_QUERIES = 100  # a class
+N_QUERIES = 100  # per class
 
 
 def split(seed: int) -> tuple[Any, Any, Any, Any]:
-    """Rows and labels for training, rows and labels of the queries."""
+    """Return rows and labels of the training data, and of the queries."""
     with np.load(DATA / "cifar10_gist512.npz") as data:
         X, y = data["gist512"].astype(np.float64), data["y"]
     rng = np.random.default_rng(seed)
@@ -54,7 +53,7 @@ def split(seed: int) -> tuple[Any, Any, Any, Any]:
 
 
 def one(method: str, bits: int, seed: int) -> None:
-    """Fit, score, and print area, map, seconds and GiB: run in a process of its own."""
+    """Fit, score, and print area, map, seconds and GiB; runs in a separate process."""
     from bridgehash.metrics import distance_histogram, mean_average_precision, radius_pr_area
     from bridgehash.registry import METHODS
 
@@ -91,7 +90,7 @@ def main() -> None:
         if "pairs" not in entry.about.needs and not name.startswith("ath-")
     ]
     parser.add_argument(
-        "--methods", default=",".join(compared), help="ATH takes long, and is left out"
+        "--methods", default=",".join(compared), help="default: all but ATH, which is slow here"
     )
     parser.add_argument("--bits", type=int, default=64)
     parser.add_argument("--splits", type=int, default=3)
@@ -101,7 +100,7 @@ def main() -> None:
         one(options.methods, options.bits, options.one)
         return
     if not DATA.is_dir():
-        parser.exit(2, f"no data pack at {DATA}: set BRIDGEHASH_DATA\n")
+        parser.exit(2, f"Data pack not found: {DATA}; set BRIDGEHASH_DATA\n")
     table = Table(
         "method", "area", "paper", "map", "seconds", "GiB", box=MARKDOWN, title="CIFAR-10 GIST"
     )

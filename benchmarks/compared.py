@@ -1,12 +1,12 @@
-"""Every compared method on MNIST → USPS beside figures measured elsewhere, ten random splits.
+"""Score all methods on MNIST → USPS and compare with reference scores, ten random splits.
 
     python benchmarks/compared.py [--methods itq,gth-g,...] [--bits 16,64] [--splits 10] [--jobs 2]
 
-Needs the data pack ($BRIDGEHASH_DATA, else ../shared/data). Default settings, rows of unit norm,
-500 queries a split. Printed per cent, mean ± standard deviation over the splits, of radius_pr_area
-(the "MAP" of this literature) with the tie-aware mean_average_precision in brackets; `ref` is
-the area that a prototype written from the published descriptions reached on one to three splits
-(tolerance about two points), `diff` ours less that.
+Needs the data pack ($BRIDGEHASH_DATA, or ../shared/data). Default settings, rows of unit norm, 500
+queries per split. Per cent, mean ± standard deviation over the splits, of radius_pr_area (often
+called "MAP"), with mean_average_precision in brackets. `ref` is the area of a prototype written
+from the published descriptions, on one to three splits (tolerance about two points); `diff` is ours
+minus `ref`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 import warnings
 from typing import Any, NamedTuple
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core a split: splits run side by side
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core per split: splits run in parallel
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -26,14 +26,14 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from bridgehash.metrics.evaluate import evaluate
+from bridgehash import evaluate
 from bridgehash.registry import METHODS
 
 Area = dict[int, tuple[float, float]]  # cross, single by number of bits
 
 
 class Row(NamedTuple):
-    """A line of the table: a method, what it is told, and the figures to hold it against."""
+    """A line of the table: a method, the labels it sees, and the scores to compare with."""
 
     method: str
     labels: tuple[str, ...] = ()
@@ -79,20 +79,20 @@ ROWS = [
 
 
 def scores(row: Row, bits: int, seed: int) -> list[float]:
-    """Cross and single area, then the same as mean average precision."""
+    """Return cross and single area, then cross and single mean average precision."""
     hasher = METHODS[row.method].prepared(bits, seed, **row.parameters)
     task = load("mnist-usps", seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         hasher.fit(task.X_source, task.X_target, **{y: getattr(task, y) for y in row.labels})
     report = evaluate(hasher, task)
-    found = (report.cross, report.single)
-    areas = [100 * score.radius_pr_area for score in found]
-    return areas + [100 * score.mean_average_precision for score in found]
+    sides = (report.cross, report.single)
+    areas = [100 * side.radius_pr_area for side in sides]
+    return areas + [100 * side.mean_average_precision for side in sides]
 
 
 def table(bits: int, rows: list[Row], splits: int, jobs: int) -> Table:
-    """All rows at one length."""
+    """Return the table for one code length."""
     columns = ("method", "labels", "cross", "ref", "diff", "single", "ref", "diff")
     shown = Table(*columns, title=f"MNIST → USPS, {bits} bits, {splits} splits", box=MARKDOWN)
     for row in rows:
@@ -108,8 +108,8 @@ def table(bits: int, rows: list[Row], splits: int, jobs: int) -> Table:
                 else [f"{known[side]}", f"{mean[side] - known[side]:+.1f}"]
             )
         name = f"{row.method}, {row.remark}" if row.remark else row.method
-        told = {0: "none", 1: "source", 2: "both"}[len(row.labels)]
-        shown.add_row(name, told, *cells)
+        seen = {0: "none", 1: "source", 2: "both"}[len(row.labels)]
+        shown.add_row(name, seen, *cells)
     return shown
 
 
@@ -117,13 +117,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--methods", help="names with commas between; all if left out")
+    parser.add_argument("--methods", help="names separated by commas; default: all")
     parser.add_argument("--bits", default="16,64")
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     if not DATA.is_dir():
-        parser.exit(2, f"no data pack at {DATA}: set BRIDGEHASH_DATA\n")
+        parser.exit(2, f"Data pack not found: {DATA}; set BRIDGEHASH_DATA\n")
     wanted = options.methods.split(",") if options.methods else list(METHODS)
     rows = [row for row in ROWS if row.method in wanted]
     console = Console(width=None if os.isatty(1) else 140)

@@ -1,21 +1,21 @@
-"""Encoding beside the bare product of the same shape: one run, the same threads, taken in turns.
+"""Compare encoding with a plain matrix product of the same shape, and count changed bits.
 
     OMP_NUM_THREADS=2 python benchmarks/encode.py [--rows 1000000] [--runs 7] [--no-bits] [--blocks]
     OMP_NUM_THREADS=1 python benchmarks/encode.py --cpu-time
     python benchmarks/encode.py --gpu
 
-`product` is X @ P of random float32 rows, `encode` the packed codes of the same rows with the same
-P, by an encoder without maps and by one that divides rows by their norm first, as that of ATH does;
-`speed` is product / encode, each the best of its runs. `--blocks` shows how the number of rows in
-a block matters. `--cpu-time` counts the time of the processor and not that of the clock, for
-machines that are busy otherwise: threads of a product wait for one another, those of encoding do
-not, and the clock favours encoding there; take one thread for it. `--gpu` takes torch tensors on
-CUDA, and 16-bit floats besides.
+`product` is X @ P of random float32 rows. `encode` computes the packed codes of the same rows with
+the same P, by an encoder without maps and by one that first divides rows by their norm, as in ATH.
+`speed` is product / encode, each the best of its runs; runs alternate. `--blocks` shows how the
+number of rows per block matters. `--cpu-time` counts CPU time instead of wall time, for busy
+machines: the threads of a product wait for each other and those of encoding do not, so wall time
+favours encoding there; use one thread with it. `--gpu` uses torch tensors on CUDA, in 16-bit types
+too.
 
-Flipped bits: the share of bits that differ from those of float64 arithmetic with the same arrays,
-for features in BRIDGEHASH_DATA (where that is set) and for random rows far from the origin;
-`centred` subtracts the mean in float32 before the product, as the formula has it. bfloat16 needs
-torch; its rows and its P are rounded to eight bits, its sums are float32.
+Changed bits: the share of bits that differ from float64 arithmetic with the same arrays, for
+features in BRIDGEHASH_DATA (if set) and for random rows far from the origin; `centred` subtracts
+the mean in float32 before the product, as in the formula. bfloat16 needs torch; its rows and its P
+are rounded to eight bits, its sums are float32.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from bridgehash._core import arrays as _xp
 from bridgehash.baselines._projections import itq_projection, standardised
 
 SHAPES = [(512, 64), (128, 32), (2048, 128)]  # features, bits
-ROWS_AT_2048 = 4  # so many times fewer rows there
+ROWS_AT_2048 = 4  # times fewer rows
 FEATURES = [
     ("CIFAR-10 GIST", "cifar10_gist512.npz", ("gist512",)),
     ("MNIST, USPS", "mnist_usps.npz", ("mnist2000_x", "usps_train_x")),
@@ -53,7 +53,7 @@ def in_turns(
     runs: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[Any, float]:
-    """Seconds of the fastest run of each, one run of each at a time."""
+    """Return the seconds of the fastest run of each; runs alternate."""
     best = dict.fromkeys(works, np.inf)
     for _ in range(runs):
         for name, work in works.items():
@@ -110,7 +110,7 @@ def blocks(args: argparse.Namespace) -> None:
     n = args.rows // 2
     X = np.random.default_rng(1).standard_normal((n, 512), dtype=np.float32)
     made = encoders(512, 64)
-    shown = table(f"Rows a block, {n} x 512 to 64 bits", "rows", "plain s", "unit rows s")
+    shown = table(f"Rows per block, {n} x 512 to 64 bits", "rows", "plain s", "unit rows s")
     sizes = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 
     def work(encoder: LinearEncoder, size: int) -> None:
@@ -164,13 +164,13 @@ def feature_sets() -> Iterator[tuple[str, np.ndarray]]:
         yield f"Gaussian, mean {shift}", rows + np.float32(shift)
 
 
-def flipped_bits(args: argparse.Namespace) -> None:
-    """Flipped bits of each way to encode float32 rows; ITQ finds the projection."""
+def changed_bits(args: argparse.Namespace) -> None:
+    """Count changed bits for each way to encode float32 rows; ITQ gives the projection."""
     device = "cuda" if args.gpu else "cpu"
     torch = torch_or_none()
     names = ("float32", "centred", *(("bfloat16", "float16") if torch else ()))
     shown = table(
-        f"Flipped bits of 64, {device}", "features", "rows", "bits", "mean / spread", *names
+        f"Changed bits of 64, {device}", "features", "rows", "bits", "mean / spread", *names
     )
     for title, X in feature_sets():
         for unit in (True, False):
@@ -215,10 +215,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--blocks", action="store_true", help="how the size of a block matters")
+    parser.add_argument("--blocks", action="store_true", help="vary the size of a block")
     parser.add_argument("--cpu-time", action="store_true", help="for busy machines")
     parser.add_argument("--gpu", action="store_true", help="torch tensors on CUDA")
-    parser.add_argument("--no-bits", action="store_true", help="leave out the flipped bits")
+    parser.add_argument("--no-bits", action="store_true", help="do not count changed bits")
     args = parser.parse_args()
     if args.blocks:
         blocks(args)
@@ -228,7 +228,7 @@ def main() -> None:
     else:
         speed(args)
     if not args.no_bits:
-        flipped_bits(args)
+        changed_bits(args)
 
 
 if __name__ == "__main__":

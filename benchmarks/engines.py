@@ -1,9 +1,9 @@
-"""Codes on a server: how fast they load, how fast and how well they are found.
+"""Measure the load, the search speed and the recall of codes on a server.
 
     python benchmarks/engines.py --engine postgresql://localhost/shop
 
-makes a table `bridgehash_benchmark` of clustered codes of 64 bits (with --random, of uniform ones),
-and drops it at the end.
+Creates a table `bridgehash_benchmark` of clustered codes of 64 bits (--random: uniform codes), and
+drops it at the end.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Levels on real data: the four realisations and ITQ, default settings, ten random splits.
+"""Score the four variants of the paper and ITQ on real data: default settings, ten random splits.
 
     python benchmarks/levels.py [--tasks surf-effnet,...] [--bits 16,64] [--splits 10] [--jobs 2]
 
-Needs the data pack ($BRIDGEHASH_DATA, else ../shared/data). Every split draws 500 queries from the
-target; the rest of the target and all of the source train. All methods see rows of unit norm.
-Printed per cent, mean ± standard deviation over the splits: `area` is radius_pr_area (the "MAP" of
-this literature), `map` the tie-aware mean_average_precision; cross searches the source, single the
-target. `paper` rows carry the constants and the PCA start that the paper prints.
+Needs the data pack ($BRIDGEHASH_DATA, or ../shared/data). Each split draws 500 queries from the
+target; the rest of the target and all of the source are training data. All methods see rows of unit
+norm. Per cent, mean ± standard deviation over the splits: `area` is radius_pr_area (often called
+"MAP"), `map` is mean_average_precision with ties in expectation; cross searches the source, single
+the target. Rows marked `paper` use the constants and the PCA start of the paper.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core a split: splits run side by side
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core per split: splits run in parallel
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -27,9 +27,8 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning
 
-from bridgehash import ATH, ITQ, Shared, UnitRows
+from bridgehash import ATH, ITQ, Shared, UnitRows, evaluate
 from bridgehash.datasets import TransferTask
-from bridgehash.metrics.evaluate import evaluate
 from bridgehash.models.base import BaseTransferHasher
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,16 +52,16 @@ METHODS: dict[str, Maker] = {
     "ATH_M": lambda bits, seed: ATH.semi_supervised(bits, random_state=seed),
     "ATH_S": lambda bits, seed: ATH.supervised(bits, random_state=seed),
     "ATH_K": lambda bits, seed: ATH.kernel(bits, random_state=seed),
-    "ATH_U paper": lambda bits, seed: ATH.published("unsupervised", bits, random_state=seed),
-    "ATH_M paper": lambda bits, seed: ATH.published("semi_supervised", bits, random_state=seed),
-    "ATH_S paper": lambda bits, seed: ATH.published("supervised", bits, random_state=seed),
-    "ATH_K paper": lambda bits, seed: ATH.published("kernel", bits, random_state=seed),
+    "ATH_U paper": lambda bits, seed: ATH.unsupervised(bits, published=True, random_state=seed),
+    "ATH_M paper": lambda bits, seed: ATH.semi_supervised(bits, published=True, random_state=seed),
+    "ATH_S paper": lambda bits, seed: ATH.supervised(bits, published=True, random_state=seed),
+    "ATH_K paper": lambda bits, seed: ATH.kernel(bits, published=True, random_state=seed),
 }
 COLUMNS = ("cross area", "cross map", "single area", "single map")
 
 
 def load(task: str, seed: int, *, unit: bool = True) -> TransferTask:
-    """One split of a task, rows of unit norm or as they are stored."""
+    """Return one split of a task, with rows of unit norm or as stored."""
     file, source, target = TASKS[task]
     with np.load(DATA / file) as data:
         X_s, X_t = (data[key].astype(float) for key in (source, target))
@@ -73,7 +72,7 @@ def load(task: str, seed: int, *, unit: bool = True) -> TransferTask:
 
 
 def scores(task: str, method: str, bits: int, seed: int, make: Maker | None = None) -> list[float]:
-    """The four figures of one fit; `make` replaces the method's own setting."""
+    """Return the four scores of one fit; `make` replaces the settings of the method."""
     hasher = (make or METHODS[method])(bits, seed)
     split = load(task, seed, unit=getattr(hasher, "unit_rows", True))
     with warnings.catch_warnings():
@@ -83,8 +82,8 @@ def scores(task: str, method: str, bits: int, seed: int, make: Maker | None = No
     report = evaluate(hasher, split)
     return [
         100 * value
-        for found in (report.cross, report.single)
-        for value in (found.radius_pr_area, found.mean_average_precision)
+        for side in (report.cross, report.single)
+        for value in (side.radius_pr_area, side.mean_average_precision)
     ]
 
 
@@ -100,7 +99,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     if not DATA.is_dir():
-        parser.exit(2, f"no data pack at {DATA}: set BRIDGEHASH_DATA\n")
+        parser.exit(2, f"Data pack not found: {DATA}; set BRIDGEHASH_DATA\n")
     seeds = range(options.first_split, options.first_split + options.splits)
     console = Console(width=None if os.isatty(1) else 110)
     for task in options.tasks.split(","):
@@ -108,12 +107,12 @@ def main() -> None:
             title = f"{task}, {bits} bits, {len(seeds)} splits"
             table = Table("method", *COLUMNS, title=title, box=MARKDOWN)
             for method in options.methods.split(","):
-                found = np.array(
+                runs = np.array(
                     Parallel(options.jobs)(
                         delayed(scores)(task, method, bits, seed) for seed in seeds
                     )
                 )
-                mean, spread = found.mean(axis=0), found.std(axis=0)
+                mean, spread = runs.mean(axis=0), runs.std(axis=0)
                 table.add_row(
                     method, *(f"{m:.1f} ± {s:.1f}" for m, s in zip(mean, spread, strict=True))
                 )

@@ -1,15 +1,15 @@
-"""Known pairs: an old catalogue searched with the embeddings of a new model, ten random splits.
+"""Search an old catalogue with embeddings of a new model, given known pairs; ten random splits.
 
     python benchmarks/pairs.py [--pairs 50,200,800] [--bits 64] [--splits 10] [--jobs 2]
 
-Needs the data pack ($BRIDGEHASH_DATA, else ../shared/data). The photographs of PACS: 500 are
-queries, the others the catalogue, coded from the old model's embeddings (MobileNet). Queries are
-embeddings of the new model (EfficientNet); of some rows of the catalogue both are known. "pairs
-alone": the new model has seen no other rows; "all rows": it has seen the whole catalogue, but who
-is who is known of the pairs only. `recall` is the part of the ten nearest by cosine in the old
-model's space among the first ten by Hamming distance, `map` mean_average_precision by class; ties
-count in expectation, mean ± standard deviation over the splits. `same model` codes catalogue and
-queries by ITQ of the old model: no map is involved.
+Needs the data pack ($BRIDGEHASH_DATA, or ../shared/data). Photos of PACS: 500 are queries, the
+others are the catalogue, encoded from the embeddings of the old model (MobileNet). Queries are
+embeddings of the new model (EfficientNet). For some rows of the catalogue both are known. "pairs
+only": the new model has embedded no other rows; "all rows": it has embedded the whole catalogue,
+but only the pairs are known. `recall` is the share of the ten nearest rows by the old model's
+cosine among the first ten by Hamming distance, `map` is mean_average_precision by class; ties count
+in expectation; mean ± standard deviation over the splits. `same model` encodes catalogue and
+queries with ITQ of the old model, without a map.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core a split: splits run side by side
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core per split: splits run in parallel
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -53,14 +53,14 @@ METHODS: dict[str, Callable[..., Any]] = {
     "ath-paired": ATH.paired,
 }
 SAME = "same model"
-CASES = ("pairs alone", "all rows")
+CASES = ("pairs only", "all rows")
 
 
 @dataclass(frozen=True)
 class Split:
-    """Catalogue and queries in both spaces, and which rows of the catalogue are paired."""
+    """Catalogue and queries in both feature spaces, and the paired rows of the catalogue."""
 
-    catalogue: tuple[NDArray[Any], NDArray[Any]]  # by the old model, by the new one
+    catalogue: tuple[NDArray[Any], NDArray[Any]]  # by the old model, by the new model
     queries: tuple[NDArray[Any], NDArray[Any]]
     near: NDArray[np.bool_]  # (queries, catalogue): among the ten nearest of the old model
     same: NDArray[np.bool_]  # of one class
@@ -84,7 +84,7 @@ class Split:
         return cls((X[0][c], X[1][c]), (X[0][q], X[1][q]), near, y[q][:, None] == y[c], paired)
 
     def fitted(self, hasher: Any, case: str) -> Codes:
-        """Codes of a method that learns from the pairs."""
+        """Return the codes of a method that learns from the pairs."""
         old, new = self.catalogue
         rows = self.paired
         if case == "all rows":
@@ -95,12 +95,12 @@ class Split:
         return hasher.encode(old, "source"), hasher.encode(self.queries[1], "target")
 
     def same_model(self, bits: int) -> Codes:
-        """Codes of ITQ where the queries are the old model's too."""
+        """Return the codes of ITQ if the old model embeds the queries too."""
         itq = ITQ(bits, random_state=0).fit(self.catalogue[0])
         return itq.encode(self.catalogue[0]), itq.encode(self.queries[0])
 
     def scores(self, codes: Codes, bits: int) -> tuple[float, float]:
-        """recall and map, both from 0 to 1."""
+        """Return recall and map, both from 0 to 1."""
         D = hamming(codes[1], codes[0])
         return (
             recall_at(histogram(D, self.near, bits), N_NEAREST),
@@ -109,7 +109,7 @@ class Split:
 
 
 def histogram(D: NDArray[Any], relevant: NDArray[np.bool_], bits: int) -> DistanceHistogram:
-    """Items and relevant items at each distance, for any relevance."""
+    """Count items and relevant items at each distance, for any relevance."""
     levels = range(bits + 1)
     total = np.stack([(d == D).sum(axis=1) for d in levels], axis=1)
     return DistanceHistogram(
@@ -117,10 +117,10 @@ def histogram(D: NDArray[Any], relevant: NDArray[np.bool_], bits: int) -> Distan
     )
 
 
-def figures(
+def scores(
     task: str, case: str, method: str, n_pairs: int, bits: int, seed: int
 ) -> tuple[float, float]:
-    """recall and map of one method on one split."""
+    """Return recall and map of one method on one split."""
     split = Split.drawn(task, n_pairs, seed)
     if method == SAME:
         return split.scores(split.same_model(bits), bits)
@@ -128,8 +128,8 @@ def figures(
     return split.scores(split.fitted(hasher, case), bits)
 
 
-def cells(found: Iterable[tuple[float, float]]) -> tuple[str, str]:
-    values = np.array(list(found))
+def cells(runs: Iterable[tuple[float, float]]) -> tuple[str, str]:
+    values = np.array(list(runs))
     (recall, map_), (spread, map_spread) = values.mean(axis=0), values.std(axis=0)
     return f"{recall:.3f} ± {spread:.3f}", f"{100 * map_:.1f} ± {100 * map_spread:.1f}"
 
@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     if not DATA.is_dir():
-        parser.exit(2, f"no data pack at {DATA}: set BRIDGEHASH_DATA\n")
+        parser.exit(2, f"Data pack not found: {DATA}; set BRIDGEHASH_DATA\n")
     seeds = range(options.first_split, options.first_split + options.splits)
     counts = [int(n) for n in options.pairs.split(",")]
     for task in options.tasks.split(","):
@@ -160,7 +160,7 @@ def main() -> None:
             row: list[str] = []
             for n in counts:
                 made = (
-                    delayed(figures)(task, case, method, n, options.bits, seed) for seed in seeds
+                    delayed(scores)(task, case, method, n, options.bits, seed) for seed in seeds
                 )
                 row += cells(Parallel(options.jobs)(made))
             table.add_row(case, method, *row)

@@ -1,12 +1,12 @@
-"""What an inverted file costs in score: fits with n_probe cells beside exact search.
+"""Measure what an inverted file costs in score, compared with exact search.
 
     python benchmarks/probes.py [--probes 1,4,8,16,32] [--splits 3]
 
-ATH.unsupervised, 64 bits, 10 iterations: CIFAR-10 GIST cut into two halves of 20,000 rows, and
-MNIST (20,000 rows) to USPS (7,291). Both the k-NN graphs and the W-steps look into n_probe cells.
-Printed: recall of the target's graph and of the first W-step, and the change of radius_pr_area
-against exact search on the same split, cross and single, in points, mean ± deviation over splits;
-`seconds` is the time of the processor of one fit. Needs the data pack ($BRIDGEHASH_DATA).
+ATH.unsupervised, 64 bits, 10 iterations: CIFAR-10 GIST in two halves of 20,000 rows, and MNIST
+(20,000 rows) to USPS (7,291). The k-NN graphs and the W-steps search n_probe cells. Printed: recall
+of the target's graph and of the first W-step, and the change of radius_pr_area from exact search on
+the same split, cross and single, in points, mean ± standard deviation over splits; `seconds` is the
+CPU time of one fit. Needs the data pack ($BRIDGEHASH_DATA).
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from bridgehash import ATH, AdaptiveBipartite, KNNGraph, UnitRows
+from bridgehash import ATH, AdaptiveBipartite, KNNGraph, UnitRows, evaluate
 from bridgehash.datasets import TransferTask
 from bridgehash.datasets.mnist_usps import shrunk
-from bridgehash.metrics.evaluate import evaluate
 from bridgehash.neighbors.cells import Cells, recall
 
 DATA = Path(os.environ.get("BRIDGEHASH_DATA") or Path(__file__).parents[2] / "shared" / "data")
@@ -33,7 +32,7 @@ N = 20_000
 
 
 def halves(seed: int) -> TransferTask:
-    """CIFAR-10, two disjoint sets of 20,000 rows and 500 queries beside them."""
+    """Return CIFAR-10 as two disjoint sets of 20,000 rows, and 500 queries."""
     with np.load(DATA / "cifar10_gist512.npz") as data:
         X, y = data["gist512"].astype(np.float32), data["y"]
     order = np.random.default_rng(seed).permutation(len(X))[: 2 * N + 500]
@@ -42,7 +41,7 @@ def halves(seed: int) -> TransferTask:
 
 
 def digits(seed: int) -> TransferTask:
-    """MNIST and USPS as 16 x 16 pixels."""
+    """Return MNIST and USPS as 16 x 16 pixels."""
     with np.load(DATA / "mnist_usps.npz") as data:
         images, y_s = data["mnist_train_images"], data["mnist_train_y"]
         X_t, y_t = data["usps_train_x"].astype(np.float32), data["usps_train_y"]
@@ -52,7 +51,7 @@ def digits(seed: int) -> TransferTask:
 
 
 def measured(task: TransferTask, n_probe: int | None, seed: int) -> tuple[float, float, float]:
-    """Cross and single area in per cent, and seconds of the processor."""
+    """Return cross and single area in per cent, and seconds of CPU time."""
     graph = KNNGraph(20, mutual=True, n_probe=n_probe)
     bridge = AdaptiveBipartite(n_probe=n_probe)
     parts = {"source_graph": graph, "target_graph": graph, "bipartite": bridge}
@@ -65,7 +64,7 @@ def measured(task: TransferTask, n_probe: int | None, seed: int) -> tuple[float,
 
 
 def recalls(task: TransferTask, n_probe: int, seed: int) -> tuple[float, float]:
-    """Share of the true neighbours found in the target, and of the true targets of the source."""
+    """Return the recall of neighbours in the target, and of targets of the source."""
     X = UnitRows().fit_transform(task.X_target)
     F, _ = Cells(X).nearest(X, 41, n_probe)
     start = ATH.unsupervised(64, max_iter=1, tol=0.0, random_state=seed)
@@ -95,14 +94,14 @@ def main() -> None:
         areas = [f"{mean:.2f}" for mean in exact.mean(axis=0)]
         table.add_row("exact", "1", "1", areas[0], areas[1], f"{exact[:, 2].mean():.0f}")
         for n_probe in map(int, options.probes.split(",")):
-            found = np.array([measured(task, n_probe, seed) for seed, task in enumerate(tasks)])
-            change = (found - exact)[:, :2]
+            areas = np.array([measured(task, n_probe, seed) for seed, task in enumerate(tasks)])
+            change = (areas - exact)[:, :2]
             shown = [
                 f"{m:+.2f} ± {s:.2f}"
                 for m, s in zip(change.mean(axis=0), change.std(axis=0), strict=True)
             ]
             graph, bridge = recalls(tasks[0], n_probe, 0)
-            seconds = f"{found[:, 2].mean():.0f}"
+            seconds = f"{areas[:, 2].mean():.0f}"
             table.add_row(str(n_probe), f"{graph:.3f}", f"{bridge:.3f}", *shown, seconds)
         console.print(name)
         console.print(table)

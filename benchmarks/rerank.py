@@ -1,11 +1,11 @@
-"""What re-ranking gains: mean average precision with and without, at no extra storage.
+"""Measure what re-ranking gains: mean average precision with and without it.
 
     python benchmarks/rerank.py [--bits 32] [--splits 5] [--jobs 2]
 
 Needs the data pack ($BRIDGEHASH_DATA). Supervised ATH on tasks of Office-Caltech10 and PACS, rows
-of unit norm, 500 queries a split. The whole database is ranked: by Hamming distance (ties in
+of unit norm, 500 queries per split. The whole database is ranked by Hamming distance (ties in
 expectation), and by the agreement of the query's projections with the codes. Per cent, mean ±
-deviation.
+standard deviation.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import average_precision_score
 
-from bridgehash import ATH
+from bridgehash import ATH, HammingIndex, evaluate
 from bridgehash.datasets import parse_task
-from bridgehash.index import HammingIndex
-from bridgehash.metrics.evaluate import evaluate
 
 TASKS = (
     "office-caltech10/caltech10.surf800-amazon.effnet_lite0",
@@ -38,26 +36,26 @@ TASKS = (
 
 
 def scores(task: str, bits: int, seed: int) -> list[float]:
-    """Cross plain, cross re-ranked, single plain, single re-ranked."""
+    """Return cross, cross re-ranked, single, single re-ranked."""
     split = parse_task(task).load(seed, unit_rows=True)
     ath = ATH.supervised(bits, random_state=seed)
     ath.fit(split.X_source, split.X_target, y_source=split.y_source, y_target=split.y_target)
     report = evaluate(ath, split)
     H, queries = ath.decision_function(split.X_query, "target"), ath.encode(split.X_query, "target")
-    found = []
+    result = []
     for plain, X, y, domain in (
         (report.cross, split.X_source, split.y_source, "source"),
         (report.single, split.X_target, split.y_target, "target"),
     ):
         index = HammingIndex(bits, n_jobs=1).add(ath.encode(X, domain))
         _, ids = index.search(queries, len(X), rerank=H)
-        order = -np.arange(len(X))  # the first found scores highest
+        order = -np.arange(len(X))  # the first result scores highest
         precision = [
             average_precision_score(y[row] == label, order)
             for row, label in zip(ids, split.y_query, strict=True)
         ]
-        found += [100 * plain.mean_average_precision, 100 * float(np.mean(precision))]
-    return found
+        result += [100 * plain.mean_average_precision, 100 * float(np.mean(precision))]
+    return result
 
 
 def main() -> None:

@@ -1,18 +1,18 @@
-"""Time and memory of a fit against the sizes of the data.
+"""Measure time and memory of a fit for growing data.
 
     python benchmarks/scale.py [--part million,growth,gpu] [--scale 1.0] [--out scale]
 
 Parts:
   million   1,000,000 x 100,000 rows of 256 features, 64 bits, 10 iterations: unsupervised and
-            supervised, the data in memory as float32; then from files with a limit on memory
+            supervised, with the data in memory as float32; then from files with a memory limit
   growth    time and peak memory while one of n_s, n_t, d and the bits grows; exponents, and a
             plot (OUT.png) on logarithmic axes
   gpu       see scale_gpu.py
 
-Rows are Gaussian in 16 dimensions without any gaps, turned into d by a random matrix, with noise in
-all of them; the target is shifted a little. Such rows are hard for an inverted file, since most
-neighbours lie in another cell. Classes are those of the nearest of 100 points. Every fit has a
-process of its own. Memory is the peak resident size of it, inputs and libraries included.
+Rows are Gaussian in 16 dimensions without clusters, mapped to d by a random matrix, with noise in
+all dimensions; the target is shifted a little. Such rows are hard for an inverted file, because
+most neighbours are in another cell. Classes are those of the nearest of 100 points. Each fit runs
+in a separate process. Memory is its peak resident size, including inputs and libraries.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ GROWTH = {
     "bits": (16, 32, 64, 128),
 }
 GPU = {"n_s": 200_000, "n_t": 200_000, "d": 512, "bits": 64}
-ROUNDS, CLASSES, LATENT = 10, 100, 16
+N_ITER, CLASSES, LATENT = 10, 100, 16
 
 
 def samples(n: int, d: int, domain: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of a domain as float32, some at a time, and their classes."""
+    """Return the rows of a domain as float32, and their classes."""
     shared = np.random.default_rng(0)
     centres = shared.normal(size=(CLASSES, LATENT)).astype(np.float32)
     turn = shared.normal(size=(LATENT, d)).astype(np.float32) / np.float32(LATENT**0.5)
@@ -64,7 +64,7 @@ def samples(n: int, d: int, domain: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def one_fit(task: dict[str, Any]) -> dict[str, Any]:
-    """A fit in this process: seconds, iterations, memory in GiB before it and at its peak."""
+    """Fit in this process; return seconds, iterations, memory in GiB before it and at its peak."""
     from bridgehash import ATH
 
     warnings.simplefilter("ignore")
@@ -72,9 +72,9 @@ def one_fit(task: dict[str, Any]) -> dict[str, Any]:
     for domain, (name, n) in enumerate((("source", task["n_s"]), ("target", task["n_t"]))):
         X[name], y[name] = samples(n, task["d"], domain)
     labels = {}
-    if task["realisation"] == "supervised":
+    if task["variant"] == "supervised":
         labels = {f"y_{name}": y[name] for name in y}
-    settings = {"max_iter": ROUNDS, "tol": 0.0, "random_state": 0} | task.get("settings", {})
+    settings = {"max_iter": N_ITER, "tol": 0.0, "random_state": 0}
     folder = tempfile.TemporaryDirectory()
     if task.get("files"):
         for name, rows in X.items():
@@ -82,8 +82,8 @@ def one_fit(task: dict[str, Any]) -> dict[str, Any]:
         X = {name: Path(folder.name) / f"{name}.npy" for name in X}
     before = resident()
     began = time.perf_counter()
-    ath = getattr(ATH, task["realisation"])(task["bits"], **settings)
-    ath.fit(X["source"], X["target"], **labels)
+    ath = getattr(ATH, task["variant"])(task["bits"], **settings)
+    ath.fit(X["source"], X["target"], **labels, memory_limit=task.get("memory_limit"))
     seconds = time.perf_counter() - began
     folder.cleanup()
     return {"seconds": seconds, "n_iter": ath.n_iter_, "before": before, "peak": peak()}
@@ -99,7 +99,7 @@ def peak() -> float:
 
 
 def alone(task: dict[str, Any]) -> dict[str, Any]:
-    """`one_fit` in a process of its own."""
+    """Run `one_fit` in a separate process."""
     line = [sys.executable, __file__, "--one", json.dumps(task)]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -114,27 +114,27 @@ def scaled(sizes: dict[str, int], scale: float) -> dict[str, int]:
 
 def million(console: Console, scale: float) -> None:
     sizes = scaled(MILLION, scale)
-    table = Table("fit", "seconds", "of these a round", "peak GiB", "before it GiB", box=MARKDOWN)
+    table = Table("fit", "seconds", "per iteration", "peak GiB", "GiB before the fit", box=MARKDOWN)
     rows = [
         ("unsupervised", {}),
         ("supervised", {}),
         (
             "unsupervised, from files, limit 3 GiB",
-            {"files": True, "settings": {"memory_limit": "3GiB"}},
+            {"files": True, "memory_limit": "3GiB"},
         ),
     ]
     for title, more in rows:
-        found = alone(sizes | {"realisation": title.split(",")[0]} | more)
-        per_round = f"{found['seconds'] / found['n_iter']:.1f}"
-        console.print(f"{title}: {found}")
+        result = alone(sizes | {"variant": title.split(",")[0]} | more)
+        per_round = f"{result['seconds'] / result['n_iter']:.1f}"
+        console.print(f"{title}: {result}")
         table.add_row(
             title,
-            f"{found['seconds']:.1f}",
+            f"{result['seconds']:.1f}",
             per_round,
-            f"{found['peak']:.2f}",
-            f"{found['before']:.2f}",
+            f"{result['peak']:.2f}",
+            f"{result['before']:.2f}",
         )
-    console.print(f"{sizes}, {ROUNDS} iterations")
+    console.print(f"{sizes}, {N_ITER} iterations")
     console.print(table)
 
 
@@ -143,16 +143,16 @@ def growth(console: Console, scale: float, out: Path) -> None:
     curves = {}
     for name, values in GROWTH.items():
         sizes = [scaled(BASE | {name: value}, scale) for value in values]
-        found = [alone(size | {"realisation": "unsupervised"}) for size in sizes]
+        results = [alone(size | {"variant": "unsupervised"}) for size in sizes]
         x = np.array([size[name] for size in sizes], dtype=float)
-        seconds = np.array([each["seconds"] for each in found])
-        memory = np.array([each["peak"] for each in found])
+        seconds = np.array([each["seconds"] for each in results])
+        memory = np.array([each["peak"] for each in results])
         curves[name] = x, seconds, memory
         exponent = np.polyfit(np.log(x), np.log(seconds), 1)[0]
         shown = [", ".join(f"{v:,.0f}" for v in x), ", ".join(f"{v:.1f}" for v in seconds)]
         table.add_row(name, *shown, ", ".join(f"{v:.2f}" for v in memory), f"{exponent:.2f}")
         console.print(f"{name} done")
-    console.print(f"others at {scaled(BASE, scale)}, {ROUNDS} iterations")
+    console.print(f"other sizes: {scaled(BASE, scale)}, {N_ITER} iterations")
     console.print(table)
     draw(curves, out.with_suffix(".png"))
     console.print(f"plot: {out.with_suffix('.png')}")

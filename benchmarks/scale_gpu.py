@@ -1,12 +1,12 @@
-"""The part `gpu` of scale.py: one fit on a CUDA device, and the same bits as the host.
+"""Part `gpu` of scale.py: one fit on a CUDA device, and a comparison of the codes with the CPU.
 
     python benchmarks/scale_gpu.py [--scale 1.0] [--data FOLDER]
 
-200,000 x 200,000 rows of 512 features, 64 bits, 10 iterations, exact W-steps, k-NN graphs included.
-The first fit of a process compiles the kernels or finds them in Triton's cache on disk; both are
-timed, in processes of their own. The W-step is set against the rate of a large product of
-16-bit matrices, measured in the same process. Beside it, real tasks of the data pack (FOLDER, else
-$BRIDGEHASH_DATA): scores and bits of a GPU fit in float32 and of the host in float64.
+200,000 x 200,000 rows of 512 features, 64 bits, 10 iterations, exact W-steps, including the k-NN
+graphs. The first fit of a process compiles the kernels or reads them from Triton's cache on disk;
+both are timed, in separate processes. The W-step is compared with the rate of a large product of
+16-bit matrices, measured in the same process. Real tasks of the data pack (FOLDER, or
+$BRIDGEHASH_DATA) compare scores and bits of a GPU fit in float32 with the CPU in float64.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
-from scale import GPU, ROUNDS, samples, scaled
+from scale import GPU, N_ITER, samples, scaled
 
 TASKS = {  # file, features of the source, of the target
     "MNIST → USPS": ("mnist_usps.npz", "mnist2000_x", "usps1800_x"),
@@ -40,12 +40,12 @@ TASKS = {  # file, features of the source, of the target
 
 
 def fits(sizes: dict[str, int], repeats: int) -> dict[str, Any]:
-    """Seconds of fits in this process, the first apart, on tensors that are on the device."""
+    """Measure fits in this process, on tensors that are on the device."""
     began = time.perf_counter()
     import torch
 
     from bridgehash import ATH
-    from bridgehash.neighbors.search import near
+    from bridgehash.neighbors.search import find_neighbors
 
     torch.zeros(1, device="cuda")
     result: dict[str, Any] = {"import": time.perf_counter() - began}
@@ -58,7 +58,7 @@ def fits(sizes: dict[str, int], repeats: int) -> dict[str, Any]:
     for _ in range(1 + repeats):
         torch.cuda.synchronize()
         began = time.perf_counter()
-        ath = ATH.unsupervised(sizes["bits"], max_iter=ROUNDS, tol=0.0, random_state=0).fit(*X)
+        ath = ATH.unsupervised(sizes["bits"], max_iter=N_ITER, tol=0.0, random_state=0).fit(*X)
         torch.cuda.synchronize()
         result["fits"].append(time.perf_counter() - began)
     result["memory"] = torch.cuda.max_memory_allocated() / 2**30
@@ -67,8 +67,8 @@ def fits(sizes: dict[str, int], repeats: int) -> dict[str, Any]:
         ath.decision_function(rows, side)
         for rows, side in zip(X, ("source", "target"), strict=True)
     ]
-    result["w_step"] = best(lambda: near(H[0], H[1], 11, None))
-    result["knn"] = best(lambda: near(X[0], X[0], 41, None))
+    result["w_step"] = best(lambda: find_neighbors(H[0], H[1], 11, None))
+    result["knn"] = best(lambda: find_neighbors(X[0], X[0], 41, None))
     square = torch.randn(8192, 8192, device="cuda", dtype=torch.float16)
     result["rate"] = 2 * 8192**3 / best(lambda: square @ square)
     return result
@@ -88,7 +88,7 @@ def best(work: Any, repeats: int = 5) -> float:
 
 
 def alone(sizes: dict[str, int], repeats: int, cache: str) -> dict[str, Any]:
-    """`fits` in a process of its own, with Triton's cache in a given folder."""
+    """Run `fits` in a separate process, with Triton's cache in a given folder."""
     line = [sys.executable, __file__, "--one", json.dumps([sizes, repeats])]
     environment = os.environ | {"TRITON_CACHE_DIR": cache}
     done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
@@ -102,7 +102,7 @@ def gpu(console: Console, scale: float, data: Path | None = None) -> None:
     sizes = scaled(GPU, scale)
     with tempfile.TemporaryDirectory() as cache:
         empty, filled = alone(sizes, 0, cache), alone(sizes, 3, cache)
-    console.print(f"{sizes}, {ROUNDS} iterations, float32, data on the device")
+    console.print(f"{sizes}, {N_ITER} iterations, float32, data on the device")
     table = Table("what", "seconds", box=MARKDOWN)
     table.add_row("libraries and CUDA", f"{filled['import']:.2f}")
     table.add_row("transfer of the data", f"{filled['transfer']:.2f}")
@@ -127,19 +127,18 @@ def gpu(console: Console, scale: float, data: Path | None = None) -> None:
 
 
 def agreement(console: Console, data: Path | None) -> None:
-    """Bits and scores of float32 on the device beside float64 on the host."""
+    """Compare bits and scores of float32 on the device with float64 on the CPU."""
     import torch
 
-    from bridgehash import ATH
+    from bridgehash import ATH, evaluate
     from bridgehash.datasets import TransferTask
-    from bridgehash.metrics.evaluate import evaluate
 
     warnings.simplefilter("ignore")
     folder = data or Path(os.environ.get("BRIDGEHASH_DATA", "."))
     table = Table("task", "cross / single host", "cross / single GPU", "equal bits", box=MARKDOWN)
     for name, (file, source, target) in TASKS.items():
         if not (folder / file).exists():
-            console.print(f"{name}: there is no {folder / file}")
+            console.print(f"{name}: file not found: {folder / file}")
             continue
         with np.load(folder / file) as arrays:
             parts = [

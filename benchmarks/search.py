@@ -1,13 +1,13 @@
-"""Search against faiss: one run, every figure beside the one it is compared with.
+"""Compare search with faiss.
 
     python benchmarks/search.py [--million 1,10] [--bits 64,128,256] [--queries 512] [--k 100]
 
-Speeds are queries a second of CPU time, best of five runs; those of threads are of the clock.
-Exact search: random codes, one thread; `ratio` is against the faster of faiss's two modes
-(`use_heap`), `bound` the share of what the same tiles reach when distances are made and nothing is
-selected; ids and distances are compared with faiss's. Approximate search: codes of a
-mixture of 500 Gaussians by random hyperplanes, recall of the ten nearest on queries of their own;
-plain faiss looks into as many of as many lists.
+Speeds are queries per second of CPU time, best of five runs; with threads, of wall time. Exact
+search: random codes, one thread. `ratio` compares with the faster of the two modes of faiss
+(`use_heap`); `bound` is the share of the speed at which the same tiles compute distances without
+selecting any. Ids and distances are compared with those of faiss. Approximate search: codes of a
+mixture of 500 Gaussians by random hyperplanes, recall of the ten nearest on separate queries; plain
+faiss searches the same number of the same number of lists.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ print(time.perf_counter() - started)
 
 
 def best(work: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
-    """Seconds of the fastest run."""
+    """Return the seconds of the fastest run."""
     times = []
     for _ in range(RUNS):
         started = clock()

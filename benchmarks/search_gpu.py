@@ -1,8 +1,8 @@
-"""Exact search on a GPU: queries a second, answers compared with the CPU's.
+"""Measure exact search on a GPU in queries per second, and compare the results with the CPU.
 
     python benchmarks/search_gpu.py [--million 1,10] [--bits 64,128,256] [--queries 4096] [--k 100]
 
-Random codes. Every figure is the best of five runs, the transfer of queries and answers included.
+Random codes. Each time is the best of five runs, including the transfer of queries and results.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from bridgehash.index import HammingIndex
+from bridgehash import HammingIndex
 
 RUNS = 5
-COMPARED = 64  # queries that the CPU answers too
+COMPARED = 64  # queries that are also run on the CPU
 
 
 def best(index: HammingIndex, queries: np.ndarray, k: int) -> float:
-    """Seconds of the fastest run."""
+    """Return the seconds of the fastest run."""
     times = []
     for _ in range(RUNS):
         started = time.perf_counter()

@@ -1,15 +1,21 @@
-"""Puts the fragments of `changes/` into the page of the changelog while the site is built."""
+"""Add the fragments in `changes/` to the changelog page when the site is built."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-_TITLES = {"feature": "New", "fix": "Mended", "removal": "Gone"}
+_TITLES = {
+    "api": "Changed names and arguments",
+    "feature": "New",
+    "speed": "Faster",
+    "fix": "Fixed",
+    "removal": "Removed",
+}
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """The page with a section for each kind of change, a point for each file."""
+    """Return the page with one section per kind of change and one item per file."""
     if page.file.src_uri != "changelog.md":
         return markdown
     folder = Path(config.config_file_path).parent / "changes"
@@ -22,6 +28,6 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
 
 def _point(path: Path) -> str:
-    """One change, without line breaks, under the name of its part."""
+    """Return one change without line breaks, after the name of its topic."""
     name = path.name.partition(".")[0].replace("-", " ")
     return f"* **{name}**: {' '.join(path.read_text(encoding='utf-8').split())}"

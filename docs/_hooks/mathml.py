@@ -1,4 +1,4 @@
-"""Turns $...$ and $$...$$ into MathML while the site is built: no script, no outside address."""
+"""Convert $...$ and $$...$$ to MathML when the site is built: no scripts, no other sites."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _INLINE = re.compile(r"(?<![\\$\w])\$([^$\n]+?)\$(?![\w$])")
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Convert the formulas of a page, leaving code alone."""
+    """Convert the formulas of a page, except in code."""
     parts = _CODE.split(markdown)
     return "".join(part if i % 2 else _formulas(part) for i, part in enumerate(parts))
 
 
 def _formulas(text: str) -> str:
-    text = _DISPLAY.sub(lambda found: f"\n\n{_BOX}{_mathml(found[1], 'block')}</div>\n\n", text)
-    # A line that begins with <math> would be taken for a paragraph of its own; <span> is not.
-    return _INLINE.sub(lambda found: f"<span>{_mathml(found[1], 'inline')}</span>", text)
+    text = _DISPLAY.sub(lambda match: f"\n\n{_BOX}{_mathml(match[1], 'block')}</div>\n\n", text)
+    # Markdown treats a line that begins with <math> as a block; a <span> stays in its paragraph.
+    return _INLINE.sub(lambda match: f"<span>{_mathml(match[1], 'inline')}</span>", text)
 
 
 def _mathml(latex: str, display: str) -> str:
