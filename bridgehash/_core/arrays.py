@@ -20,6 +20,8 @@ from sklearn.externals.array_api_compat import (
     is_torch_array,
 )
 
+from .errors import InputError
+
 __all__ = [
     "array_namespace",
     "astype",
@@ -201,23 +203,22 @@ def take_rows(X: Any, rows: NDArray[np.intp]) -> Any:
 
 
 def empty_on(device: str) -> Any:
-    """An array without values on a device of torch; "auto": a GPU, or NumPy where there is none."""
+    """Return an empty array on a torch device; for "auto" on a GPU, or in NumPy without one."""
     try:
         import torch
     except ImportError as error:
         if device == "auto":
             return np.empty(0)
-        raise ImportError(
-            f"device={device!r} needs torch; pip install 'bridgehash[gpu]'"
+        raise InputError(
+            f"{device!r} needs torch; pip install 'bridgehash[gpu]'", "device"
         ) from error
     if device == "auto":
         return torch.empty(0, device="cuda") if torch.cuda.is_available() else np.empty(0)
     try:
         return torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(
-            f"device={device!r} is not to be had: {str(error).splitlines()[0]}"
-        ) from error
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{device!r} is not available ({reason})", "device") from error
 
 
 def astype(X: Any, dtype: Any) -> Any:

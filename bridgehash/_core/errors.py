@@ -61,11 +61,14 @@ class BridgeWarning(UserWarning):
 
 
 @contextmanager
-def named(name: str | os.PathLike[str], remedy: str = "check the file") -> Iterator[None]:
+def named(
+    name: str | os.PathLike[str], remedy: str = "", *, writing: bool = False
+) -> Iterator[None]:
     """Put a name before errors about what is read or written inside.
 
     An `InputError` without an argument gets this one. An `OSError`, and whatever else a parser
-    raises for a broken file, becomes an `InputError` that ends with the remedy.
+    raises for a broken file, becomes an `InputError` that ends with the remedy. With `writing`
+    only an `OSError` does.
 
     >>> with named("a.npy"):
     ...     raise InputError("is empty")
@@ -81,12 +84,18 @@ def named(name: str | os.PathLike[str], remedy: str = "check the file") -> Itera
         raise type(error)(problem, name) from error.__cause__
     except (BridgehashError, MemoryError):
         raise
-    except FileNotFoundError as error:
-        raise InputError("file not found", name) from error
     except Exception as error:
+        if writing and not isinstance(error, OSError):
+            raise
+        if isinstance(error, FileNotFoundError) and not writing:
+            raise InputError("file not found", name) from error
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         text = " ".join(reason.split())[:200]
-        raise InputError(f"cannot be read ({text}); {remedy}", name) from error
+        action = "written" if writing else "read"
+        remedy = remedy or (
+            "free some space or choose another place" if writing else "check the file"
+        )
+        raise InputError(f"cannot be {action} ({text}); {remedy}", name) from error
 
 
 def unknown(kind: str, name: str, known: Collection[str]) -> str:
