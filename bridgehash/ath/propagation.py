@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, diags_array
 from sklearn.base import BaseEstimator
 
+from .._core.errors import InputError
 from .._core.linalg import Array
 from .._core.validation import Range, Rules
 from ..models.base import Ids, TrainingData
@@ -150,7 +151,7 @@ class Propagation(BaseEstimator):
         domains = [_Rows.of(data.X_source, data.y_source), _Rows.of(data.X_target, data.y_target)]
         n_classes = 1 + max(int(rows.y.max()) for rows in domains)
         if n_classes < 2:
-            raise ValueError("classes of some rows are needed: give y_source or y_target")
+            raise InputError("missing; labels of some rows are needed", "y_source")
         found = []
         for here, there in zip(domains, domains[::-1], strict=True):
             if (here.y >= 0).all():

@@ -17,7 +17,7 @@ from sklearn.utils import get_tags
 
 from .._core.linalg import Array, standardised
 from .._core.validation import UNKNOWN
-from ..models.base import BaseHasher, BaseTransferHasher, Ids, TrainingData
+from ..models.base import About, BaseHasher, BaseTransferHasher, Ids, TrainingData
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import PrincipalMap, UnitRows
 
@@ -114,6 +114,11 @@ class Shared(CommonSpaceHasher):
 
     def __init__(self, hasher: BaseHasher) -> None:
         self.hasher = hasher
+
+    @property
+    def about(self) -> About:  # type: ignore[override]
+        """Facts about the method inside."""
+        return self.hasher.about
 
     def _learn_in_common(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
         y = _joint_labels(data)

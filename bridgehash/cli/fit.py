@@ -263,10 +263,13 @@ def build(name: str, n_bits: int, seed: int, settings: Iterable[str]) -> BaseTra
     """Return an unfitted hasher with the parameters of `key=value` settings."""
     from sklearn.base import clone
 
+    from bridgehash._core.validation import check_parameters
     from bridgehash.registry import find_method, inner_estimator
 
     hasher: BaseTransferHasher = clone(find_method(name).prepared(n_bits, seed))
-    _apply_settings(inner_estimator(hasher), dict(map(_parse, settings)))
+    estimator = inner_estimator(hasher)
+    _apply_settings(estimator, dict(map(_parse, settings)))
+    check_parameters(estimator)
     return hasher
 
 

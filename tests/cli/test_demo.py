@@ -13,13 +13,13 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from bridgehash.cli.demo_study import METHODS, SUBTASKS, Method, Result, Study
+from bridgehash.cli.demo_terminal import show_nearest
 from rich.console import Console
 from sklearn.exceptions import ConvergenceWarning
 
 from bridgehash import ATH, load
 from bridgehash.cli import demo, demo_study
-from bridgehash.cli.demo_study import METHODS, SUBTASKS, Method, Result, Study
-from bridgehash.cli.demo_terminal import show_nearest
 from bridgehash.cli.main import main
 from bridgehash.codes import hamming
 from bridgehash.datasets import DigitDomains, digit_domains

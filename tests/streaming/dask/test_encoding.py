@@ -144,7 +144,7 @@ def test_a_worker_killed_in_the_middle(
 
 
 STUCK = """
-import bridgehash.models.model_file, os, sys, time
+import bridgehash._core.files, os, sys, time
 real, calls = os.fsync, []
 def stuck(descriptor):  # after the manifest and four shards, two calls each
     calls.append(descriptor)
@@ -152,7 +152,7 @@ def stuck(descriptor):  # after the manifest and four shards, two calls each
         print("stuck", file=sys.stderr, flush=True)
         time.sleep(0.05)
     real(descriptor)
-bridgehash.models.model_file.os.fsync = stuck
+bridgehash._core.files.os.fsync = stuck
 from bridgehash.cli.main import main
 sys.exit(main())
 """
