@@ -20,6 +20,7 @@ from bridgehash.metrics.evaluate import Scores
 from bridgehash.registry import METHODS
 
 Run = Callable[..., Any]
+ROOT = Path(__file__).resolve().parents[2]
 
 EVALUATE = (
     "evaluate model.bh --queries target.npy --labels-queries labels.npz:target "
@@ -59,6 +60,8 @@ def test_every_help_has_an_example_of_its_command(run: Run) -> None:
     top = " ".join(run("--help").out.split())
     assert all(f"{code} {meaning}" in top for code, meaning in EXIT_CODES.items())
     assert run("") == run("--help")
+    page = (ROOT / "docs" / "howto" / "command-line.md").read_text(encoding="utf-8")
+    assert all(f"| {code} | {meaning} |" in page for code, meaning in EXIT_CODES.items())
 
 
 def test_version(run: Run) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bridgehash.service.journal import Journal, framed, read_records
 
 from bridgehash._core.errors import JournalError
 from bridgehash.index import HammingIndex
-from bridgehash.service.journal import Journal, framed, read_records
 from bridgehash.service.store import Put, Store, Take, as_record, from_record
 
 ABOUT = {"n_bits": 12}
