@@ -180,7 +180,15 @@ def info(index: opt.IndexName, engine: opt.Engine = None, as_json: opt.Json = Fa
     if as_json:
         print(json.dumps(record, indent=2))
     else:
-        show_fields([(name, str(value)) for name, value in record.items()])
+        show_fields(index_fields(record))
+
+
+def index_fields(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return an `index_record` as names and values to print."""
+    shown = {name: str(value) for name, value in record.items() if name != "file_size"}
+    if "file" in record:
+        shown["file"] += f" ({decimal(record['file_size'])})"
+    return list(shown.items())
 
 
 def index_record(index: str, engine: str | None) -> dict[str, Any]:

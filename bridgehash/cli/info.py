@@ -25,12 +25,12 @@ def info(file: SavedFile, as_json: opt.Json = False) -> None:
     Example:
       bridgehash info model.bh
     """
-    from bridgehash.cli.index import index_record
+    from bridgehash.cli.index import index_fields, index_record
     from bridgehash.models.model_file import map_model
 
     if map_model(file).kind == "index":
         record = index_record(str(file), None)
-        lines = [(name, str(value)) for name, value in record.items()]
+        lines = index_fields(record)
     else:
         record = describe(file)
         lines = _model_fields(record)

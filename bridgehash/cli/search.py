@@ -94,7 +94,7 @@ def search(
         note(f"no code of {index} has the tag {tag!r}")
     if as_json:
         print(json.dumps(_records(distances, ids), indent=2))
-    elif path is None:
+    elif path is None and (ids >= 0).any():
         _show(distances, ids)
     if path is not None:
         with named(path, writing=True):

@@ -16,22 +16,36 @@ from bridgehash.cli.console import counted, note
 if TYPE_CHECKING:
     from bridgehash.service.opening import Files
 
-Models = Annotated[list[Path], typer.Option("--model", help="Model file; repeatable.")]
+Models = Annotated[
+    list[Path], typer.Option("--model", metavar="FILE", help="Model file; repeatable.")
+]
 Indexes = Annotated[
-    list[Path], typer.Option("--index", help="Index file (*.bhi) of each model, in that order.")
+    list[Path],
+    typer.Option(
+        "--index", metavar="FILE", help="Index file (*.bhi) of each model, in that order."
+    ),
 ]
 QueriesOf = Annotated[
     list[Path] | None,
-    typer.Option("--queries", help="Index of the other domain, to pick queries from."),
+    typer.Option(
+        "--queries", metavar="FILE", help="Index of the other domain, to pick queries from."
+    ),
 ]
 Images = Annotated[
     list[Path] | None,
-    typer.Option(help="Folder of images of the items; one for all models, or one per model."),
+    typer.Option(
+        metavar="FOLDER",
+        help="Folder of images of the items; one for all models, or one per model.",
+    ),
 ]
-QueryImages = Annotated[list[Path] | None, typer.Option(help="Folder of images of the queries.")]
+QueryImages = Annotated[
+    list[Path] | None, typer.Option(metavar="FOLDER", help="Folder of images of the queries.")
+]
 Backbones = Annotated[
     list[str] | None,
-    typer.Option("--backbone", help="How uploaded images are turned into query features."),
+    typer.Option(
+        "--backbone", metavar="NAME", help="How uploaded images are turned into query features."
+    ),
 ]
 Host = Annotated[str, typer.Option(help="Address to listen on; other than loopback needs a key.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")]
