@@ -204,7 +204,7 @@ def index_record(index: str, engine: str | None) -> dict[str, Any]:
         return {**place, "codes": len(opened), "n_bits": opened.n_bits, **opened.about}
 
 
-class Codes(NamedTuple):
+class CodeRows(NamedTuple):
     """Codes to add or to search with."""
 
     codes: NDArray[np.uint8]
@@ -224,7 +224,7 @@ def load_codes(
     tags: str | None = None,
     *,
     with_projections: bool = False,
-) -> Codes:
+) -> CodeRows:
     """Read packed codes, or features to encode with a model, and their ids and tags."""
     from bridgehash import load
     from bridgehash.cli.io import encode_rows, read_codes, read_features, read_row_labels
@@ -249,7 +249,7 @@ def load_codes(
     texts = None
     if tags is not None:
         texts = read_row_labels(tags, n, data, "tag").astype(str).astype(object)
-    return Codes(codes, n_bits, about, numbers, texts, projections)
+    return CodeRows(codes, n_bits, about, numbers, texts, projections)
 
 
 def _whole_numbers(ids: NDArray[Any], spec: str) -> NDArray[np.int64]:
@@ -331,7 +331,7 @@ def _check_free(url: str, name: str, *, replace: bool) -> None:
 
 
 def _build_on_server(
-    url: str, name: str, codes: Codes, *, approximate: bool, replace: bool
+    url: str, name: str, codes: CodeRows, *, approximate: bool, replace: bool
 ) -> EngineIndex:
     """Build an index under a temporary name, and rename it when it is complete.
 
@@ -358,7 +358,7 @@ def _build_on_server(
     return index
 
 
-def _load_in_batches(index: EngineIndex, codes: Codes, *, replace: bool = False) -> None:
+def _load_in_batches(index: EngineIndex, codes: CodeRows, *, replace: bool = False) -> None:
     """Add or upsert codes; after a failure the index is restored if possible."""
     from bridgehash.index.batch import checked_batch
 
