@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-browser test-slow test-milvus check levels compared cifar choices pairs benchmark search load docs format clean
+.PHONY: demo test test-browser test-slow test-oldest test-milvus check levels compared cifar choices pairs benchmark search load docs format clean
 
 demo: $(READY)
 	$(BIN)/bridgehash demo --out demo
 
-# One thread a worker: small problems, and thread pools that compete make them slow.
+# One thread per worker: the problems are small, and competing thread pools make them slow.
 test: check
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --ignore=tests/browser
 
@@ -18,20 +18,30 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# In a real browser, one at a time: a busy machine makes pages late.
+# In a real browser, one test at a time.
 test-browser: $(READY)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
 
-# Milvus listens on all addresses, so it gets a network of its own, with loopback only; what is
-# started there ends with it. It has an environment of its own too, for the packages it brings.
+# Milvus listens on all addresses, so it runs in a network namespace with loopback only, and its
+# processes end with it. It also has its own environment, because of the packages it installs.
 MILVUS := .venv-milvus
 ALONE = unshare $(if $(filter 0,$(shell id -u)),,--map-root-user) --net --pid --fork --kill-child --mount-proc
 
 test-milvus: $(MILVUS)/.ready
 	$(ALONE) sh -c 'ip link set lo up && exec $(MILVUS)/bin/python -m pytest -m milvus tests/index/servers/test_milvus.py'
+
+# The declared minimum version of every dependency, in an environment of its own.
+OLDEST := .venv-oldest
+OLDEST_EXTRAS := data faiss postgres parquet zarr dask search plots serve
+comma := ,
+empty :=
+space := $(empty) $(empty)
+
+test-oldest: $(OLDEST)/.ready
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n auto --ignore=tests/browser --ignore=tests/test_docs.py
 
 levels: $(READY)
 	$(BIN)/python benchmarks/levels.py
@@ -52,7 +62,7 @@ search: $(READY)
 	$(BIN)/python benchmarks/search.py
 	$(BIN)/python benchmarks/rerank.py
 
-# The service under load, on loopback: some minutes, on a machine without other work.
+# The service under load, on loopback: a few minutes, on an idle machine.
 load: $(READY)
 	$(BIN)/python benchmarks/service.py
 
@@ -66,9 +76,9 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# A half-made environment has no .ready, so an interrupted set-up is simply done again.
+# An incomplete environment has no .ready, so an interrupted set-up is repeated.
 $(READY): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit("bridgehash needs Python 3.11 or newer; run: make PYTHON=python3.11 ...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -c 'import sys; sys.exit("bridgehash needs Python 3.11 or newer; run make PYTHON=python3.11 ...") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
@@ -79,5 +89,11 @@ $(MILVUS)/.ready: pyproject.toml constraints.txt
 	$(MILVUS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps milvus==2.3.5
 	touch $@
 
+$(OLDEST)/.ready: pyproject.toml tests/oldest.py
+	$(PYTHON) -m venv $(OLDEST)
+	$(PYTHON) tests/oldest.py $(OLDEST_EXTRAS) > $(OLDEST)/oldest.txt
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(OLDEST)/oldest.txt -e '.[test,$(subst $(space),$(comma),$(OLDEST_EXTRAS))]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(MILVUS) build dist site demo artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(MILVUS) $(OLDEST) build dist site demo artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

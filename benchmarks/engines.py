@@ -42,7 +42,11 @@ def main() -> None:
     queries = clustered(rng, asked.queries, centres, noise)
     true, ids = HammingIndex(N_BITS).add(codes).search(queries)
     with create_index(
-        asked.engine, NAME, N_BITS, approximate=asked.approximate, replace=True
+        asked.engine,
+        NAME,
+        N_BITS,
+        search="approximate" if asked.approximate else "exact",
+        replace=True,
     ) as index:
         if asked.ef_search is not None:
             index.ef_search = asked.ef_search

@@ -1,15 +1,14 @@
-"""The service under load: latency at a rate of arrivals, the highest rate that holds, memory.
+"""Load test of the service: latency at a given rate, highest sustained rate, adds, memory.
 
     python benchmarks/service.py [--million 1] [--bits 64] [--connections 50] [--rate 200]
         [--seconds 20] [--requests 100000] [--part latency,highest,adds,memory]
 
-A server of its own runs on loopback with random codes; the load comes from this process, on the
-same machine. Searches are single ones, for the ten nearest codes of a vector of 64 features, which
-the server encodes. They arrive at random times, as from many users who know nothing of each
-other (a Poisson process): the time of an answer counts from the moment the request was due, so a
-server that falls behind cannot hide it. The highest rate is the last one of a rising series whose
-99th percentile is below 50 ms, at the first or the second try. For memory, requests follow each
-other without pause. `others` is the share of all cores that other programs took meanwhile.
+A server with random codes runs on loopback; this process sends the load from the same machine.
+Each search is for the ten nearest codes of one vector of 64 features, which the server encodes.
+Searches arrive at random times (a Poisson process). Response times are measured from the moment a
+request was due, so a server that falls behind cannot hide it. The highest rate is the last one of
+a rising series whose 99th percentile is below 50 ms, at the first or second try. For memory,
+requests are sent without pause. `others` is the share of all cores that other programs used.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import asyncio
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -35,25 +35,25 @@ from bridgehash.index import HammingIndex
 from bridgehash.models.provenance import origin
 
 KEY = "benchmark-key-benchmark"
-MOST_MS = 50.0  # that the 99th percentile may take
+MAX_MS = 50.0  # limit of the 99th percentile
 WIDTH = 64  # features
 
 
 class Server(NamedTuple):
-    """The server and how it is asked."""
+    """The server process and its port."""
 
     process: subprocess.Popen[str]
     port: int
 
     def memory(self) -> float:
-        """Resident memory in MB."""
+        """Return the resident memory in MB."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
 
 @contextmanager
 def served(n: int, bits: int) -> Iterator[Server]:
-    """A server with n random codes."""
+    """Start a server with n random codes."""
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         model, index = Path(folder, "model.bh"), Path(folder, "items.bhi")
@@ -66,16 +66,25 @@ def served(n: int, bits: int) -> Iterator[Server]:
         env = {**os.environ, "BRIDGEHASH_API_KEY": KEY}
         process = subprocess.Popen(line, env=env, stderr=subprocess.PIPE, text=True)
         try:
-            port = re.search(r"127\.0\.0\.1:(\d+)", process.stderr.readline())[1]
-            time.sleep(1)
-            yield Server(process, int(port))
+            port = int(re.search(r"127\.0\.0\.1:(\d+)", process.stderr.readline())[1])
+            while not _listens(port):
+                time.sleep(0.05)
+            yield Server(process, port)
         finally:
             process.terminate()
             process.communicate()
 
 
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
 def request(path: str, form: object) -> bytes:
-    """A request as bytes."""
+    """Return a POST request as bytes."""
     body = json.dumps(form).encode()
     head = (
         f"POST /v1/catalogues/items/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -86,19 +95,19 @@ def request(path: str, form: object) -> bytes:
 
 
 def searches(n: int = 500) -> list[bytes]:
-    """Requests that ask for the neighbours of different vectors."""
+    """Return searches with different vectors."""
     X = np.random.default_rng(1).normal(size=(n, WIDTH)).round(4)
     return [request("search", {"features": [x.tolist()], "k": 10}) for x in X]
 
 
 class Connection:
-    """A connection that is kept: one request after the other."""
+    """A keep-alive connection: one request after another."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
-    async def ask(self, data: bytes) -> None:
-        """Send, and read the answer; anything but 200 is an error."""
+    async def send(self, data: bytes) -> None:
+        """Send a request and read the response; raise unless it is 200."""
         self._writer.write(data)
         head = await self._reader.readuntil(b"\r\n\r\n")
         length = int(re.search(rb"content-length: (\d+)", head, re.I)[1])
@@ -111,7 +120,7 @@ class Connection:
 
 
 async def connected(port: int, n: int) -> asyncio.Queue[Connection]:
-    """Connections that are free."""
+    """Open n connections."""
     free: asyncio.Queue[Connection] = asyncio.Queue()
     for _ in range(n):
         free.put_nowait(Connection(*await asyncio.open_connection("127.0.0.1", port)))
@@ -119,7 +128,7 @@ async def connected(port: int, n: int) -> asyncio.Queue[Connection]:
 
 
 async def arrivals(port: int, data: list[bytes], rate: float, seconds: float, n: int) -> np.ndarray:
-    """Milliseconds from the moment a request was due to its answer."""
+    """Return the milliseconds from the moment each request was due to its response."""
     rng = np.random.default_rng(2)
     due = np.cumsum(rng.exponential(1 / rate, size=int(rate * seconds)))
     free, taken = await connected(port, n), np.zeros(len(due))
@@ -128,7 +137,7 @@ async def arrivals(port: int, data: list[bytes], rate: float, seconds: float, n:
 
     async def one(i: int) -> None:
         connection = await free.get()
-        await connection.ask(data[i % len(data)])
+        await connection.send(data[i % len(data)])
         free.put_nowait(connection)
         taken[i] = loop.time() - started - due[i]
 
@@ -143,15 +152,15 @@ async def arrivals(port: int, data: list[bytes], rate: float, seconds: float, n:
     return 1e3 * taken
 
 
-async def one_after_the_other(port: int, data: list[bytes], n: int, connections: int) -> float:
-    """Requests a second when each connection asks again as soon as it has its answer."""
+async def back_to_back(port: int, data: list[bytes], n: int, connections: int) -> float:
+    """Return requests per second if each connection sends the next one at once."""
     free = await connected(port, connections)
     started, left = time.perf_counter(), iter(range(n))
 
     async def work() -> None:
         connection = await free.get()
         for i in left:
-            await connection.ask(data[i % len(data)])
+            await connection.send(data[i % len(data)])
         connection.close()
 
     await asyncio.gather(*(work() for _ in range(connections)))
@@ -159,14 +168,14 @@ async def one_after_the_other(port: int, data: list[bytes], n: int, connections:
 
 
 class Clock:
-    """Time of processors: what the server used, and what others did."""
+    """CPU time used by the server and by other programs."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._before = self._now()
 
     def _now(self) -> np.ndarray:
-        """Seconds of all cores, of all work, of this process, of the server."""
+        """Return the CPU seconds of all cores, of all work, of this process, of the server."""
         ticks = [int(n) for n in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
         own = [self._of(pid) for pid in ("self", str(self._server.process.pid))]
         return np.array([sum(ticks), sum(ticks) - ticks[3] - ticks[4], *own]) / 100
@@ -175,58 +184,58 @@ class Clock:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return int(fields[11]) + int(fields[12])
 
-    def told(self, n: int) -> str:
-        all_of_it, work, here, server = self._now() - self._before
-        others = (work - here - server) / all_of_it
-        return f"server {1e3 * server / n:.2f} ms of CPU each, others {others:.0%}"
+    def summary(self, n: int) -> str:
+        total, work, here, server = self._now() - self._before
+        others = (work - here - server) / total
+        return f"server {1e3 * server / n:.2f} ms of CPU per search, others {others:.0%}"
 
 
-def told(rate: float, taken: np.ndarray, clock: Clock) -> str:
+def summary(rate: float, taken: np.ndarray, clock: Clock) -> str:
     p50, p90, p99, most = np.percentile(taken, [50, 90, 99, 100])
     return (
         f"{rate:6.0f}/s  p50 {p50:6.2f} ms  p90 {p90:6.2f} ms  p99 {p99:6.2f} ms  "
-        f"longest {most:6.1f} ms  ({len(taken)} searches; {clock.told(len(taken))})"
+        f"longest {most:6.1f} ms  ({len(taken)} searches; {clock.summary(len(taken))})"
     )
 
 
 def latency(server: Server, options: argparse.Namespace) -> None:
-    """Latency at the rate that was asked for."""
+    """Measure the latency at the given rate."""
     load = arrivals(server.port, searches(), options.rate, options.seconds, options.connections)
     clock = Clock(server)
-    print(told(options.rate, asyncio.run(load), clock), flush=True)
+    print(summary(options.rate, asyncio.run(load), clock), flush=True)
 
 
 def highest(server: Server, options: argparse.Namespace) -> None:
-    """The last rate of a rising series that holds."""
-    held, seconds = 0.0, min(options.seconds, 10)
+    """Find the last rate of a rising series whose latency is low enough."""
+    highest_rate, seconds = 0.0, min(options.seconds, 10)
     for rate in range(300, 3001, 100):
         for _ in range(2):  # a second try, in case the machine was busy
             load = arrivals(server.port, searches(), rate, seconds, options.connections)
             clock = Clock(server)
             taken = asyncio.run(load)
-            print(told(rate, taken, clock), flush=True)
-            if np.percentile(taken, 99) < MOST_MS:
-                held = rate
+            print(summary(rate, taken, clock), flush=True)
+            if np.percentile(taken, 99) < MAX_MS:
+                highest_rate = rate
                 break
         else:
             break
-    print(f"highest rate with a 99th percentile below {MOST_MS:.0f} ms: {held:.0f}/s")
+    print(f"highest rate with a 99th percentile below {MAX_MS:.0f} ms: {highest_rate:.0f}/s")
 
 
 def adds(server: Server, options: argparse.Namespace) -> None:
-    """Durable adds a second, by one connection and by many."""
+    """Measure durable adds per second, over one connection and over many."""
     data = [request("items", {"codes": ["00" * (options.bits // 8)]})]
     for connections in (1, options.connections):
-        rate = asyncio.run(one_after_the_other(server.port, data, 2000, connections))
+        rate = asyncio.run(back_to_back(server.port, data, 2000, connections))
         print(f"adds, each on disk when acknowledged, {connections} connections: {rate:.0f}/s")
 
 
 def memory(server: Server, options: argparse.Namespace) -> None:
-    """Resident memory while requests go through."""
+    """Watch the resident memory while requests are served."""
     step = options.requests // 10
     for done in range(0, options.requests + 1, step):
         if done:
-            load = one_after_the_other(server.port, searches(), step, options.connections)
+            load = back_to_back(server.port, searches(), step, options.connections)
             rate = asyncio.run(load)
         text = f"  ({rate:.0f}/s without pause)" if done else ""
         print(f"{done:7d} requests: {server.memory():.1f} MB{text}", flush=True)

@@ -17,7 +17,13 @@ from ._core.errors import (
     JournalError as JournalError,
 )
 from ._core.errors import (
+    MissingDataError as MissingDataError,
+)
+from ._core.errors import (
     ModelFileError as ModelFileError,
+)
+from ._core.errors import (
+    SuiteError as SuiteError,
 )
 from .ath import (
     ATH as ATH,
@@ -104,10 +110,10 @@ from .baselines import (
     SP as SP,
 )
 from .baselines import (
-    THPI as THPI,
+    AnchorGraphMap as AnchorGraphMap,
 )
 from .baselines import (
-    AnchorGraphMap as AnchorGraphMap,
+    ITQPlus as ITQPlus,
 )
 from .baselines import (
     Procrustes as Procrustes,

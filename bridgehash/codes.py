@@ -1,8 +1,8 @@
 """Binary codes: signs, packing, Hamming distance.
 
-A code of r bits lives in two forms: ±1 in an int8 array with one column a bit, and packed, eight
-bits a byte. This file alone knows the packed layout: the first bit is the highest bit of the
-first byte, and the last byte is padded with zero bits, which no Hamming distance ever sees.
+A code of r bits has two forms: ±1 in an int8 array with one column per bit, and packed, with eight
+bits per byte. In a packed code the first bit is the highest bit of the first byte. The last byte is
+padded with zero bits, which do not change a Hamming distance.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._core.arrays import array_namespace, device, is_foreign
+from ._core.errors import InputError
 
 MAX_BITS = 4096
-_TILE = 1 << 19  # pairs per tile: a few MB of temporaries, small enough for the L2 cache
+_TILE = 1 << 19  # pairs per tile: a few MB, small enough for the L2 cache
 
 
 def signs(H: ArrayLike) -> NDArray[np.int8]:
-    """+1 where a projection is positive, -1 elsewhere (zero counts as -1).
+    """Return +1 where a projection is positive, else -1 (also for zero).
 
     >>> signs([[0.3, -2.0, 0.0]])
     array([[ 1, -1, -1]], dtype=int8)
@@ -31,20 +32,20 @@ def signs(H: ArrayLike) -> NDArray[np.int8]:
 
 
 def n_bytes(n_bits: int) -> int:
-    """Bytes of a packed code of `n_bits` bits.
+    """Return the bytes of a packed code of `n_bits` bits.
 
     >>> n_bytes(12)
     2
     """
     if not 1 <= n_bits <= MAX_BITS:
-        raise ValueError(f"n_bits={n_bits} is outside 1..{MAX_BITS}")
+        raise InputError(f"{n_bits} is not between 1 and {MAX_BITS}", "n_bits")
     return -(-n_bits // 8)
 
 
 def pack(B: ArrayLike) -> NDArray[np.uint8]:
     """Pack ±1 codes of shape (n, n_bits) to uint8 of shape (n, ceil(n_bits / 8)).
 
-    Anything above zero is a one, so booleans and projections pack as well.
+    Every positive value is a one, so booleans and projections can be packed, too.
 
     >>> pack([[1, -1, -1, -1, -1, -1, -1, 1, 1]])
     array([[129, 128]], dtype=uint8)
@@ -63,15 +64,15 @@ def pack(B: ArrayLike) -> NDArray[np.uint8]:
 
 
 def unpack(codes: ArrayLike, n_bits: int) -> NDArray[np.int8]:
-    """The ±1 codes of shape (n, n_bits) behind packed ones: the inverse of `pack`.
+    """Return ±1 codes of shape (n, n_bits) from packed codes: the inverse of `pack`.
 
     >>> unpack(np.array([[129, 128]], dtype=np.uint8), n_bits=9)
     array([[ 1, -1, -1, -1, -1, -1, -1,  1,  1]], dtype=int8)
     """
     codes = _packed(codes, "codes")
     if codes.shape[1] != n_bytes(n_bits):
-        raise ValueError(
-            f"codes have {codes.shape[1]} bytes a row; n_bits={n_bits} needs {n_bytes(n_bits)}"
+        raise InputError(
+            f"{codes.shape[1]} bytes per row; n_bits={n_bits} needs {n_bytes(n_bits)}", "codes"
         )
     if not is_foreign(codes):
         return signs(np.unpackbits(codes, axis=1, count=n_bits))
@@ -81,10 +82,10 @@ def unpack(codes: ArrayLike, n_bits: int) -> NDArray[np.int8]:
 
 
 def hamming(codes: ArrayLike, other: ArrayLike) -> NDArray[np.uint16]:
-    """Number of differing bits between each row of `codes` and each row of `other`.
+    """Return the number of differing bits between each row of `codes` and each row of `other`.
 
-    Both are packed and of one library; the result has shape (n, n_other). For more pairs than
-    fit into memory iterate over `hamming_tiles`.
+    Both are packed arrays of the same library; the result has shape (n, n_other). Use
+    `hamming_tiles` for more pairs than fit into memory.
 
     >>> hamming(pack([[1, 1, -1]]), pack([[1, 1, -1], [-1, -1, 1]]))
     array([[0, 3]], dtype=uint16)
@@ -101,9 +102,9 @@ def hamming(codes: ArrayLike, other: ArrayLike) -> NDArray[np.uint16]:
 def hamming_tiles(
     codes: ArrayLike, other: ArrayLike
 ) -> Iterator[tuple[slice, slice, NDArray[np.unsignedinteger[Any]]]]:
-    """Tiles (rows, columns, distances) that together cover all pairs, a few MB at a time.
+    """Yield tiles (rows, columns, distances) that cover all pairs, a few MB at a time.
 
-    Distances are uint8 as long as they fit, uint16 for codes of 256 bits and more.
+    Distances are uint8, or uint16 for codes of 256 bits and more.
     """
     codes, other = _packed(codes, "codes"), _packed(other, "other")
     _check_one_width(codes, other)
@@ -121,7 +122,7 @@ def hamming_tiles(
 
 
 def _hamming_by_product(codes: Any, other: Any) -> Any:
-    """Distances as (r - b·c) / 2 of ±1 codes, whose padding is equal; exact in float32."""
+    """Compute distances as (r - b·c) / 2 of ±1 codes; exact in float32."""
     xp = array_namespace(codes, other)
     _check_one_width(codes, other)
     B, C = (xp.astype(unpack(part, 8 * part.shape[1]), xp.float32) for part in (codes, other))
@@ -129,21 +130,21 @@ def _hamming_by_product(codes: Any, other: Any) -> Any:
 
 
 def _weights(like: Any) -> Any:
-    """Values of the bits of a byte, the first bit highest, in the library of an array."""
+    """Return the values of the eight bits of a byte as an array of the same library."""
     xp = array_namespace(like)
     return xp.asarray([128, 64, 32, 16, 8, 4, 2, 1], dtype=xp.uint8, device=device(like))
 
 
 def _check_one_width(codes: Any, other: Any) -> None:
     if codes.shape[1] != other.shape[1]:
-        raise ValueError(
+        raise InputError(
             f"codes of {codes.shape[1]} and {other.shape[1]} bytes cannot be compared; "
-            "encode both with one model"
+            "encode both with the same model"
         )
 
 
 def _words(codes: NDArray[np.uint8]) -> NDArray[np.unsignedinteger[Any]]:
-    """The rows as the widest machine words that their length allows (XOR does not mind order)."""
+    """View the rows as the widest machine words that divide their length."""
     for word in (np.uint64, np.uint32, np.uint16):
         if codes.shape[1] % np.dtype(word).itemsize == 0:
             return np.ascontiguousarray(codes).view(word)
@@ -153,7 +154,7 @@ def _words(codes: NDArray[np.uint8]) -> NDArray[np.unsignedinteger[Any]]:
 def _packed(codes: ArrayLike, name: str) -> NDArray[np.uint8]:
     codes = _two_dimensional(codes, name)
     if codes.dtype != array_namespace(codes).uint8:
-        raise TypeError(f"{name} must be packed uint8 codes (see pack), not {codes.dtype}")
+        raise InputError(f"must be packed uint8 codes, not {codes.dtype}; see pack", name)
     return codes
 
 
@@ -161,5 +162,5 @@ def _two_dimensional(array: ArrayLike, name: str) -> NDArray[Any]:
     checked: Any = array if is_foreign(array) else np.asarray(array)
     if checked.ndim != 2 or checked.shape[1] == 0:
         shape = tuple(checked.shape)
-        raise ValueError(f"{name} must be two-dimensional, one row a code; got {shape}")
+        raise InputError(f"must be two-dimensional, one row per code, not {shape}", name)
     return checked

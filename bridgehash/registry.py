@@ -32,13 +32,13 @@ from .baselines import (
     SH,
     SHSR,
     SP,
-    THPI,
+    ITQPlus,
     Procrustes,
     PrototypeBank,
     RidgeMap,
     Shared,
 )
-from .baselines.thpi import LAPITQ_PLUS
+from .baselines.itq_plus import LAPITQ_PLUS
 from .models.base import About, BaseHasher, BaseTransferHasher
 
 
@@ -136,8 +136,8 @@ METHODS: dict[str, Method] = {  # one line per method
     "sp": _method(SP),
     "shsr": _method(SHSR),
     "dplm": _method(DPLM),
-    "itq+": _method(THPI),
-    "lapitq+": _method(THPI, **LAPITQ_PLUS),
+    "itq+": _method(ITQPlus),
+    "lapitq+": _method(ITQPlus, **LAPITQ_PLUS),
     "gth-g": _method(GTH),
     "gth-h": _method(GTH, weights="half_quadratic"),
     "pwcf": _method(PWCF),

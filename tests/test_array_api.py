@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from bridgehash import ATH, load
-from bridgehash._core.arrays import array_namespace, is_on_gpu, like, to_numpy
+from bridgehash._core.arrays import array_namespace, balanced_signs, is_on_gpu, like, to_numpy
 from bridgehash._core.linalg import SPDSolver, pca, row_space
 from bridgehash.ath.steps import graph_gamma, graph_step, simplex_projection
-from bridgehash.codes import balanced_signs, signs
+from bridgehash.codes import signs
 from bridgehash.models.feature_maps import AnchorKernel, UnitRows
 from bridgehash.neighbors.graphs import KNNGraph
 
@@ -134,13 +134,12 @@ def test_float32_stays_float32(convert):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda X: X[:1], "at least two"),
-        (lambda X: X * np.nan, "X_target contains NaN"),
-        (lambda X: np.ones_like(X), "all rows of X_target are equal"),
-        (lambda X: X.astype(np.int64), "X_target holds"),
-        (lambda X: X[0], "X_target has shape"),
+        (lambda X: X[:1], "^X_target: has 1 of at least 2 rows"),
+        (lambda X: X * np.nan, "^X_target: contains NaN"),
+        (lambda X: np.ones_like(X), "^X_target: all rows are equal"),
+        (lambda X: X[0], "^X_target: shape"),
     ],
-    ids=["one row", "nan", "equal", "integers", "one dimension"],
+    ids=["one row", "nan", "equal", "one dimension"],
 )
 def test_wrong_arrays_are_refused_by_name(convert, change, words):
     X_s, X_t, _ = domains()
@@ -154,7 +153,7 @@ def test_a_device_for_numpy_input_gives_numpy_back():
     plain = fitted(X_s, X_t, "unsupervised", {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        on_device = ATH.unsupervised(16, random_state=0, max_iter=5, device="cpu").fit(X_s, X_t)
+        on_device = ATH.unsupervised(16, random_state=0, max_iter=5).fit(X_s, X_t, device="cpu")
     projection = on_device.target_encoder_.projection
     assert isinstance(projection, np.ndarray)
     np.testing.assert_allclose(projection, plain.target_encoder_.projection, atol=1e-8)
@@ -163,15 +162,52 @@ def test_a_device_for_numpy_input_gives_numpy_back():
 @NO_TORCH
 def test_a_device_that_is_not_there_is_named():
     X_s, X_t, _ = domains()
-    with pytest.raises(ValueError, match="device='cuda:77' is not to be had"):
-        ATH.unsupervised(8, device="cuda:77").fit(X_s, X_t)
+    with pytest.raises(ValueError, match=r"^device: 'cuda:77' is not available"):
+        ATH.unsupervised(8).fit(X_s, X_t, device="cuda:77")
+
+
+@NO_TORCH
+def test_a_device_is_checked_with_a_target_map_too():
+    X_s, X_t, _ = domains()
+    pairs = np.column_stack([np.arange(5), np.arange(5)])
+    with pytest.raises(ValueError, match=r"^device: 'cuda:77' is not available"):
+        ATH.paired(8).fit(X_s, X_t, pairs=pairs, device="cuda:77")
+
+
+@pytest.mark.skipif(torch is not None, reason="torch is installed")
+@pytest.mark.parametrize("name", ["unsupervised", "paired"])
+def test_a_device_without_torch_names_what_to_install(name):
+    X_s, X_t, _ = domains()
+    pairs = np.column_stack([np.arange(5), np.arange(5)])
+    with pytest.raises(ValueError, match=r"^device: 'cuda' needs torch; pip install"):
+        getattr(ATH, name)(8).fit(X_s, X_t, pairs=pairs, device="cuda")
+
+
+@NO_TORCH
+@pytest.mark.parametrize("dtype", [np.float16, np.int32])
+def test_other_numbers_of_torch_are_taken_as_numpy_takes_them(dtype):
+    X_s, X_t = ((10 * X).astype(dtype) for X in domains()[:2])
+    ours = ATH.unsupervised(8, random_state=0, max_iter=3, tol=0.0)
+    theirs = ATH.unsupervised(8, random_state=0, max_iter=3, tol=0.0)
+    ours.fit(X_s, X_t)
+    theirs.fit(torch.from_numpy(X_s), torch.from_numpy(X_t))
+    np.testing.assert_array_equal(
+        to_numpy(theirs.encode(torch.from_numpy(X_s), "source")), ours.encode(X_s, "source")
+    )
+
+
+@NO_TORCH
+def test_torch_and_numpy_together_are_refused():
+    X_s, X_t, _ = domains()
+    with pytest.raises(ValueError, match=r"X_source is torch \(cpu\), X_target is numpy"):
+        ATH.unsupervised(8).fit(torch.from_numpy(X_s), X_t)
 
 
 def test_auto_is_the_host_without_a_gpu():
     X_s, X_t, _ = domains()
     if torch is not None and torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    auto = ATH.unsupervised(16, random_state=0, max_iter=3, tol=0.0, device="auto").fit(X_s, X_t)
+    auto = ATH.unsupervised(16, random_state=0, max_iter=3, tol=0.0).fit(X_s, X_t, device="auto")
     host = ATH.unsupervised(16, random_state=0, max_iter=3, tol=0.0).fit(X_s, X_t)
     np.testing.assert_array_equal(auto.target_encoder_.projection, host.target_encoder_.projection)
 

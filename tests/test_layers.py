@@ -1,239 +1,129 @@
-"""Imports point one way, files stay short, and every module says what it is for."""
+"""Every folder of the package is a room that imports only what it may; names are unique."""
 
 import ast
+from collections import defaultdict
 from pathlib import Path
-
-import pytest
 
 import bridgehash
 
 ROOT = Path(bridgehash.__file__).parent
-MAX_LINES = 400
-ORDER = [  # a module may import from those before it
-    "_threads",
-    "_threaded",
-    "_xp",
-    "_version",
-    "_progress",
-    "_files",
-    "_formats",
-    "codes",
-    "linalg",
-    "cuda",
-    "sparse",
-    "codewords",
-    "clusters",
-    "stiefel",
-    "_validation",
-    "_sources",
-    "_iterables",
-    "blocks",
-    "mappers",
-    "neighbors",
-    "inverted",
-    "near",
-    "graphs",
-    "feature_maps",
-    "row_tasks",
-    "rows",
-    "anchor_graphs",
-    "persistence",
-    "encoder",
-    "base",
-    "kernel_hashing",
-    "common_space",
-    "pseudo_labels",
-    "matching",
-    "memberships",
-    "paired",
-    "pairing",
-    "ath.steps",
-    "ath.bipartite",
-    "ath.starts",
-    "ath.local_start",
-    "ath.structural",
-    "ath.features",
-    "ath.memory",
-    "ath.parts",
-    "ath.presets",
-    "ath.solver",
-    "ath.learning",
-    "ath.estimator",
-    "ath",
-    "distributed",
-    "baselines",
-    "index",
-    "engines",
-    "origins",
-    "methods",
-    "metrics",
-    "datasets",
-    "features",
-    "bench",
-    "service",
-    "cli",
-    "__main__",
-]
-FORBIDDEN = {"baselines": {"ath", "baselines"}}  # though they come before, or are siblings
-ONLY = {  # these and nothing else
-    "metrics": {"codes"},
-    "datasets": {"_files", "_validation", "feature_maps", "linalg"},
-    "features": {"_files", "_progress", "_version"},
+TOP_LEVEL = {"__init__", "__main__", "_version", "codes", "registry"}
+MAY_IMPORT = {  # a room and what it may import, besides itself
+    "_core": set(),
+    "codes": {"_core"},
+    "streaming": {"_core"},
+    "neighbors": {"_core", "streaming"},
+    "models": {"codes", "_core", "streaming", "_version"},
+    "ath": {"models", "neighbors", "streaming", "codes", "_core"},
+    "baselines": {"models", "neighbors", "codes", "_core"},
+    "registry": {"ath", "baselines", "models", "_core"},
+    "index": {"codes", "_core", "models"},
+    "datasets": {"_core", "models"},
+    "metrics": {"codes", "models", "datasets", "_core"},
+    "features": {"_core", "_version"},
 }
-LOOKS_UP_CLASSES = "persistence"  # may ask the package itself for a class, inside a function
-
-FILES = sorted(ROOT.rglob("*.py"))
-MODULES = [path for path in FILES if path.name != "__init__.py"]
-
-
-def dotted(path):
-    """`ath.steps` for bridgehash/ath/steps.py, `ath` for its package, "" for the top."""
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def tree(path):
-    return ast.parse(path.read_text(encoding="utf-8"))
+MAY_IMPORT["bench"] = {*MAY_IMPORT, "_version"} - {"index", "streaming"}
+MAY_IMPORT["service"] = {"models", "index", "metrics", "features", "codes", "_core", "_version"}
+MAY_IMPORT["cli"] = {*MAY_IMPORT, "_version", ""}
+MAY_IMPORT["__main__"] = {"cli"}
+ONLY_FILES = {  # of a room that may be imported in part
+    ("index", "models"): {"models.model_file", "models.provenance"},
+    ("datasets", "models"): {"models.feature_maps"},
+}
+LOOKS_UP_CLASSES = "models.persistence"  # asks the package itself for a class, inside a function
 
 
-def imported(path):
-    """Names of ours that a file imports, at the top or inside a function."""
-    package = dotted(path) if path.name == "__init__.py" else dotted(path).rpartition(".")[0]
-    for node in ast.walk(tree(path)):
+def modules(root):
+    """Dotted name below the package, and file, of every module."""
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def imported(name, path, root):
+    """Modules of the package that a file imports, at the top or inside a function."""
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-            yield from (name.partition(".")[2] for name in names if is_ours(name))
-        elif isinstance(node, ast.ImportFrom) and (node.level or is_ours(node.module)):
-            base = resolved(node, package)
+            for alias in node.names:
+                if alias.name.split(".")[0] == "bridgehash":
+                    yield alias.name.partition(".")[2]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = [part for part in package if part][: len(package) - node.level + 1]
+                base = ".".join([*above, *([base] if base else [])])
+            elif base.split(".")[0] == "bridgehash":
+                base = base.partition(".")[2]
+            else:
+                continue
             for alias in node.names:
                 deeper = f"{base}.{alias.name}".strip(".")
-                yield deeper if is_module(deeper) else base
+                file = root.joinpath(*deeper.split("."))
+                is_module = file.is_dir() or file.with_suffix(".py").is_file()
+                yield deeper if is_module else base
 
 
-def is_ours(name):
-    return name is not None and name.split(".")[0] == "bridgehash"
+def violations(root):
+    """Every import that crosses from a room into one it may not use."""
+    for name, path in modules(root):
+        room = name.split(".")[0]
+        if not name or name == "_version":
+            continue
+        for other in imported(name, path, root):
+            target = other.split(".")[0]
+            allowed = MAY_IMPORT.get(room, set()) | {room}
+            if not target and name == LOOKS_UP_CLASSES:
+                continue
+            files = ONLY_FILES.get((room, target))
+            if target not in allowed or (files and other not in files):
+                yield f"{name} imports {other or 'the whole package'}"
 
 
-def resolved(node, package):
-    """The dotted name, below bridgehash, that `from ... import` starts from."""
-    if not node.level:
-        return node.module.partition(".")[2]
-    parts = package.split(".") if package else []
-    parts = parts[: len(parts) - (node.level - 1)]
-    return ".".join([*parts, *([node.module] if node.module else [])])
+def test_rooms_import_only_what_they_may():
+    assert list(violations(ROOT)) == []
 
 
-def is_module(name):
-    path = ROOT.joinpath(*name.split("."))
-    return path.is_dir() or path.with_suffix(".py").is_file()
-
-
-def layer(name):
-    """Position in ORDER of a module, or of the package that it belongs to."""
-    while name and name not in ORDER:
-        name = name.rpartition(".")[0]
-    assert name, "a module without a place in ORDER: give it one"
-    return ORDER.index(name)
-
-
-def family(name):
-    return name.split(".")[0]
-
-
-@pytest.mark.parametrize("path", MODULES, ids=dotted)
-def test_imports_point_to_lower_layers_only(path):
-    name = dotted(path)
-    for other in imported(path):
-        if not other:
-            assert name == LOOKS_UP_CLASSES or family(name) == "cli", "imports the whole package"
-        elif family(other) != family(name) or family(name) == "ath":
-            assert layer(other) < layer(name), f"{name} imports {other}, which lies above it"
-
-
-@pytest.mark.parametrize("path", MODULES, ids=dotted)
-def test_what_must_stay_apart_does(path):
-    name = dotted(path)
-    others = {other for other in imported(path) if other}
-    families = {family(other) for other in others}
-    if family(name) in FORBIDDEN:
-        assert not families & FORBIDDEN[family(name)]
-    if family(name) in ONLY:
-        assert families <= ONLY[family(name)] | {family(name)}
-
-
-def test_the_lookup_of_classes_is_inside_a_function():
-    assert not [
-        alias.name
-        for node in tree(ROOT / f"{LOOKS_UP_CLASSES}.py").body
-        if isinstance(node, ast.Import)
-        for alias in node.names
-        if is_ours(alias.name)
-    ]
-
-
-@pytest.mark.parametrize("path", MODULES, ids=dotted)
-def test_every_module_has_a_place(path):
-    layer(dotted(path))
-
-
-@pytest.mark.parametrize("name", ORDER)
-def test_every_place_has_a_module(name):
-    assert is_module(name)
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_file_is_short_and_says_what_it_is_for(path):
-    assert ast.get_docstring(tree(path)), "no docstring"
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
-
-
-PACKAGES = [path for path in FILES if path.name == "__init__.py"]
-
-
-@pytest.mark.parametrize("path", PACKAGES, ids=lambda path: dotted(path) or "bridgehash")
-def test_a_package_file_only_lists_names(path):
-    statements = tree(path).body[1:]  # after the docstring
-    for node in statements:
-        is_all = isinstance(node, ast.Assign) and [t.id for t in node.targets] == ["__all__"]
-        assert is_all or isinstance(node, ast.Import | ast.ImportFrom), ast.unparse(node)
-
-
-@pytest.mark.parametrize("path", PACKAGES, ids=lambda path: dotted(path) or "bridgehash")
-def test_a_package_lists_what_it_imports_in_order(path):
-    names = [node for node in tree(path).body if isinstance(node, ast.Assign)]
-    if not names:
-        return
-    listed = ast.literal_eval(names[0].value)
-    brought = [
-        alias.asname or alias.name
-        for node in tree(path).body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    ]
-    brought = [name for name in brought if name == "__version__" or not name.startswith("_")]
-    assert sorted(listed) == sorted(brought)
-    assert len(set(listed)) == len(listed)
-
-
-def test_the_checks_see_a_violation(tmp_path, monkeypatch):
-    """A package made up for the purpose, with one sin of each kind."""
-    monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
-    for folder in ("ath", "baselines"):
-        (tmp_path / folder).mkdir()
+def test_the_check_sees_violations(tmp_path):
     sins = {
-        "codes": "def f():\n    from .graphs import laplacian",
-        "graphs": "from bridgehash.models.base import Shared",
-        "linalg": "import bridgehash.ath.steps",
-        "ath.steps": "from .solver import solve",
-        "ath.solver": "from .. import cli",
-        "baselines.itq": "from ..ath import ATH",
+        "codes.py": "def f():\n    from .neighbors.graphs import laplacian",
+        "_core/linalg.py": "import bridgehash.ath.steps",
+        "baselines/itq.py": "from ..ath import ATH",
+        "datasets/task.py": "from ..models.base import BaseHasher",
+        "models/base.py": "import bridgehash",
     }
-    apart, downward = {"baselines.itq"}, test_imports_point_to_lower_layers_only
-    for name, text in sins.items():
-        path = tmp_path.joinpath(*name.split(".")).with_suffix(".py")
-        path.write_text(text)
-    for name in sins:
-        path = tmp_path.joinpath(*name.split(".")).with_suffix(".py")
-        check = test_what_must_stay_apart_does if name in apart else downward
-        with pytest.raises(AssertionError):
-            check(path)
+    for file, text in sins.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text)
+    for room in ("neighbors", "ath", "models"):
+        (tmp_path / room).mkdir(exist_ok=True)
+    assert len(list(violations(tmp_path))) == len(sins)
+
+
+def test_the_top_level_has_few_files_and_every_folder_is_a_room():
+    assert {path.stem for path in ROOT.glob("*.py")} <= TOP_LEVEL
+    folders = {path.name for path in ROOT.iterdir() if any(path.glob("*.py"))}
+    assert folders == set(MAY_IMPORT) - TOP_LEVEL
+
+
+def test_every_module_says_what_it_is_for():
+    missing = [
+        name
+        for name, path in modules(ROOT)
+        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert missing == []
+
+
+def test_no_class_name_means_two_things():
+    homes = defaultdict(list)
+    for name, path in modules(ROOT):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                homes[node.name].append(name)
+    assert {name: where for name, where in homes.items() if len(where) > 1} == {}
+
+
+def test_every_public_name_can_be_loaded_and_is_documented():
+    for name in bridgehash.__all__:
+        assert getattr(bridgehash, name).__doc__, name

@@ -1,8 +1,8 @@
-"""Which array library an input belongs to, and the few verbs that the array API lacks.
+"""The array library of an input, and the few operations that the array API lacks.
 
-The numerical code is written once, over the array API: NumPy, torch, array-api-strict. Where a
-library needs something of its own, it is said here and nowhere else. Labels, sparse matrices
-and searches live on the host unless the data is on a GPU.
+The numerical code is written once, over the array API: NumPy, torch, array-api-strict. Code for a
+single library is here and nowhere else. Labels, sparse matrices and searches are on the host unless
+the data is on a GPU.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.externals.array_api_compat import (
+from array_api_compat import (
     array_namespace,
     device,
     is_array_api_obj,
     is_numpy_array,
     is_torch_array,
 )
+from numpy.typing import NDArray
 
 from .errors import InputError
 
@@ -47,32 +47,32 @@ __all__ = [
     "to_numpy",
 ]
 
-_SMALL = 1_000_000  # OpenBLAS sums products of no more steps than this in another order
-_IN_CACHE = 1 << 19  # values of a block of rows, and no fewer rows than _ROWS: benchmarks/encode.py
+_SMALL = 1_000_000  # OpenBLAS sums smaller products in another order
+_IN_CACHE = 1 << 19  # values per block of rows, but at least _ROWS rows: benchmarks/encode.py
 _ROWS, _ROWS_ON_DEVICE = 1024, 1 << 18
 
 
 def is_foreign(x: Any) -> bool:
-    """Is x an array of another library than NumPy?"""
+    """Whether x is an array of a library other than NumPy."""
     return bool(is_array_api_obj(x)) and not is_numpy_array(x)
 
 
 def is_on_gpu(x: Any) -> bool:
-    """Is x a torch tensor in the memory of a CUDA device?"""
+    """Whether x is a torch tensor on a CUDA device."""
     return bool(is_torch_array(x)) and x.is_cuda
 
 
 def to_numpy(x: Any) -> NDArray[Any]:
-    """The values of x on the host; a NumPy array stands for itself."""
+    """Return the values of x as a NumPy array."""
     if is_torch_array(x):
         x = x.detach().cpu().numpy()
     return np.asarray(x)
 
 
 def like(x: Any, reference: Any, dtype: Any = None) -> Any:
-    """x in the library, and on the device, of another array; without a copy where it is there.
+    """Return x in the library, and on the device, of another array; copied only if needed.
 
-    The type of the values stays unless `dtype` is given.
+    The dtype is kept unless `dtype` is given.
 
     >>> like([1, 2], np.zeros(1), np.float32)
     array([1., 2.], dtype=float32)
@@ -89,27 +89,27 @@ def like(x: Any, reference: Any, dtype: Any = None) -> Any:
 
 
 def place(x: Any) -> tuple[str, str]:
-    """Name of the library and of the device of an array."""
+    """Return the names of the library and of the device of an array."""
     return array_namespace(x).__name__, str(device(x))
 
 
 def is_half(x: Any) -> bool:
-    """Is x a torch tensor of 16-bit floats?"""
+    """Whether x is a torch tensor of 16-bit floats."""
     return bool(is_torch_array(x)) and x.is_floating_point() and x.dtype.itemsize == 2
 
 
 def block_rows(X: Any, P: Any) -> int:
-    """Rows of X to multiply with P at a time: those that stay in cache, on a host."""
+    """Return how many rows of X to multiply with P at a time, so that they fit the cache."""
     if not is_numpy_array(X):
         return _ROWS_ON_DEVICE
     return max(_ROWS, _IN_CACHE // max(1, X.shape[1]), _least_rows(P))
 
 
 def rows_product(Z: Any, P: Any) -> Any:
-    """Z @ P, where a row has the same product alone and beside others; float32 for 16-bit Z.
+    """Return Z @ P; a row has the same product alone and in a batch. float32 for 16-bit Z.
 
-    OpenBLAS adds the terms of a small product in another order than those of a large one, so
-    few rows are filled up with zeros. Other libraries are taken as they are.
+    OpenBLAS adds the terms of a small product in another order than those of a large one, so a
+    small Z is padded with zero rows. Other libraries are used as they are.
 
     >>> rows_product(np.ones((1, 2)), np.eye(2))
     array([[1., 1.]])
@@ -124,7 +124,7 @@ def rows_product(Z: Any, P: Any) -> Any:
     if not is_half(Z):
         return Z @ P
     xp = array_namespace(Z)
-    if Z.is_cuda:  # sums and the result are float32, or the threshold would be lost in rounding
+    if Z.is_cuda:  # float32 sums: the threshold would be lost in 16 bits
         return xp.mm(Z, P.to(Z.dtype), out_dtype=xp.float32)
     return Z.to(xp.float32) @ P.to(xp.float32)
 
@@ -134,14 +134,14 @@ def _least_rows(P: Any) -> int:
 
 
 def by_rows(x: Any) -> Any:
-    """x with one row after another in memory, which decides how products are rounded."""
+    """Return x in row-major order, which decides how products are rounded."""
     if is_torch_array(x):
         return x.contiguous()
     return np.ascontiguousarray(x) if is_numpy_array(x) else x
 
 
 def row_norms(X: Any) -> Any:
-    """Norm of each row, in float32 for 16-bit X.
+    """Return the norm of each row, in float32 for 16-bit X.
 
     >>> row_norms(np.array([[3.0, 4.0]]))
     array([5.])
@@ -153,7 +153,7 @@ def row_norms(X: Any) -> Any:
 
 
 def row_squares(X: Any) -> Any:
-    """Squared norm of each row, without a temporary as large as X where the library can.
+    """Return the squared norm of each row, in NumPy without a temporary as large as X.
 
     >>> row_squares(np.array([[3.0, 4.0]]))
     array([25.])
@@ -164,7 +164,7 @@ def row_squares(X: Any) -> Any:
 
 
 def kth_smallest(X: Any, k: int) -> Any:
-    """The value at place k, counted from 0, of each column in ascending order.
+    """Return the k-th smallest value of each column, counted from 0.
 
     >>> kth_smallest(np.array([[3.0], [1.0], [2.0]]), 1)
     array([2.])
@@ -175,7 +175,7 @@ def kth_smallest(X: Any, k: int) -> Any:
 
 
 def spd_solver(Phi: Any, ridge: float) -> Callable[[Any], Any]:
-    """b ↦ (Φ + ρI)⁻¹ b, for a library other than NumPy."""
+    """Return b ↦ (Φ + ρI)⁻¹ b, for a library other than NumPy."""
     xp = array_namespace(Phi)
     Phi = Phi + ridge * xp.eye(Phi.shape[0], dtype=Phi.dtype, device=device(Phi))
     if is_torch_array(Phi):
@@ -189,21 +189,21 @@ def spd_solver(Phi: Any, ridge: float) -> Callable[[Any], Any]:
 
 
 def singular(ridge: float) -> np.linalg.LinAlgError:
-    """What to say of a Φ that has no factor."""
+    """Return the error for a Φ that cannot be factored."""
     return np.linalg.LinAlgError(
-        f"the normal matrix is singular at ridge={ridge:g}; give a larger ridge"
+        f"the normal matrix is singular at ridge={ridge:g}; increase ridge"
     )
 
 
 def take_rows(X: Any, rows: NDArray[np.intp]) -> Any:
-    """Rows of X by number."""
+    """Return rows of X by number."""
     if is_numpy_array(X):
         return X[rows]
     return array_namespace(X).take(X, like(rows, X), axis=0)
 
 
 def empty_on(device: str) -> Any:
-    """Return an empty array on a torch device; for "auto" on a GPU, or in NumPy without one."""
+    """Return an empty array on a torch device; "auto": on a GPU, or of NumPy if there is none."""
     try:
         import torch
     except ImportError as error:
@@ -218,24 +218,24 @@ def empty_on(device: str) -> Any:
         return torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"{device!r} is not available ({reason})", "device") from error
+        raise InputError(f"{device!r} is not available: {reason}", "device") from error
 
 
 def astype(X: Any, dtype: Any) -> Any:
-    """X with values of another type; X itself where they are of that type."""
+    """Return X with another dtype; X itself if it has it."""
     return array_namespace(X).astype(X, dtype, copy=False)
 
 
 def column_means(X: Any) -> Any:
-    """The mean row, summed in float64."""
+    """Return the mean row, summed in float64."""
     xp = array_namespace(X)
     return astype(xp.sum(X, axis=0, dtype=xp.float64) / X.shape[0], X.dtype)
 
 
 def balanced_signs(H: NDArray[np.floating]) -> NDArray[np.floating]:
-    """In each column +1 for the larger half, -1 for the rest, as floats of the type of H.
+    """Return +1 for the larger half of each column and -1 for the rest, in the dtype of H.
 
-    With an odd number of samples one more is -1; equal values go by position.
+    With an odd number of rows one more is -1; ties go by position.
 
     >>> balanced_signs(np.array([[0.1], [0.9], [0.4]]))
     array([[-1.],
@@ -245,10 +245,10 @@ def balanced_signs(H: NDArray[np.floating]) -> NDArray[np.floating]:
     xp, n = array_namespace(H), H.shape[0]
     if n < 2:
         return xp.full_like(H, -1.0)
-    cut = kth_smallest(H, n - n // 2)  # the least of the larger half
+    cut = kth_smallest(H, n - n // 2)  # the smallest value of the larger half
     above, equal = cut < H, cut == H
     wanted = n // 2 - xp.count_nonzero(above, axis=0)
-    if bool(xp.any(xp.count_nonzero(equal, axis=0) != wanted)):  # ties: the last ones are up
+    if bool(xp.any(xp.count_nonzero(equal, axis=0) != wanted)):  # ties: the last ones are +1
         from_the_end = xp.flip(
             xp.cumulative_sum(xp.flip(xp.astype(equal, xp.int64), axis=0), axis=0), axis=0
         )

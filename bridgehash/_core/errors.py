@@ -44,6 +44,14 @@ class ModelFileError(InputError):
     """A model or index file that cannot be used."""
 
 
+class MissingDataError(InputError):
+    """A data file that is not on this machine; the message says how to get or make it."""
+
+
+class SuiteError(InputError):
+    """A benchmark suite that cannot be run."""
+
+
 class EngineError(BridgehashError, RuntimeError):
     """A database server that cannot do what it was asked."""
 
@@ -106,4 +114,5 @@ def unknown(kind: str, name: str, known: Collection[str]) -> str:
     """
     nearest = difflib.get_close_matches(name, list(known), n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
-    return f"unknown {kind} {name!r}{hint} Choose from: {', '.join(known)}"
+    more = f" and {len(known) - 40} more" if len(known) > 40 else ""
+    return f"unknown {kind} {name!r}{hint} Choose from: {', '.join(list(known)[:40])}{more}"

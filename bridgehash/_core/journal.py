@@ -89,14 +89,16 @@ class Journal:
         head = format.join([header]) if header else b""
         descriptor = _open_locked(path)
         try:
-            records, end = format.split(path.read_bytes())
+            data = path.read_bytes()
+            records, end = format.split(data)
+            if header and not head.startswith(data):  # neither new nor cut inside the header
+                _check_header(path, records[0] if records else b"", header)
             os.ftruncate(descriptor, end)  # else the next record could complete a torn one
             if head and not records:
                 _write_at(descriptor, 0, head)
                 fsync_directory(path.parent)
                 end = len(head)
             elif header:
-                _check_header(path, records[0], header)
                 records = records[1:]
             return cls(path, descriptor, len(head), end, format), records
         except BaseException:

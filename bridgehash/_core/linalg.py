@@ -1,14 +1,14 @@
-"""The few pieces of linear algebra that more than one method needs.
+"""Linear algebra and k-means used by more than one method.
 
-Everything here is blind to the order of the samples and to a rotation of the features (signs of
-principal directions follow the projected samples, not the loadings), so that whatever is built
-from these parts inherits both properties.
+Results do not depend on the order of the samples or on a rotation of the features (signs of
+principal directions follow the projected samples, not the loadings), so everything built from these
+functions has both properties.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -41,22 +41,23 @@ from .arrays import (
 
 Array = NDArray[np.floating]
 
-_BLOCKS = 8  # of columns in a symmetric product: (8 + 1) / 16 of the work
-_WELL_APART = 1e-6  # smallest share of a row that its predecessors do not explain, squared
-_MANY, _SOME = 2048, 1024  # above so many rows and features, directions come from some rows
+_BLOCKS = 8  # blocks of columns in a symmetric product: (8 + 1) / 16 of the work
+_WELL_APART = 1e-6  # smallest squared share of a row not explained by its predecessors
+_MANY, _SOME = 2048, 1024  # with more rows and features, PCA uses a sample of rows
 _INERTIA = 1e-12  # relative
-_LARGE = 1 << 28  # bytes of a matrix that is not copied whole
-_DENSE_EIGH = 0.25  # above this share of the spectrum a full decomposition is faster
+_TINY = 1e-30
+_LARGE = 1 << 28  # bytes; larger matrices are processed in parts
+_DENSE_EIGH = 0.25  # above this share of eigenvalues a full decomposition is faster
 
 
 def pca(X: Array, n_components: int, *others: Array) -> Array:
-    """Principal directions of centred rows, by decreasing variance; never more than the rank.
+    """Return principal directions of centred rows, by decreasing variance; at most the rank.
 
-    With more than 2,048 rows of more than 2,048 features they are those of 1,024 rows (or eight a
-    direction), spread evenly over the distances from the mean.
+    With more than 2,048 rows of more than 2,048 features, a sample of 1,024 rows is used (or eight
+    per direction), spread evenly over the distances from the mean.
 
-    The sign of a direction is free; here the third moment of its projections is positive. Unlike
-    a rule on the loadings this does not change when the features are rotated, and it
+    The sign of a direction is chosen so that the third moment of its projections is positive.
+    Unlike a rule on the loadings this does not change when the features are rotated, and it
     tends to agree between two domains that show the same things.
 
     Parameters
@@ -64,9 +65,9 @@ def pca(X: Array, n_components: int, *others: Array) -> Array:
     X : array of shape (n, d)
         Centred samples.
     n_components : int
-        Directions wanted.
+        Number of directions.
     others : arrays of shape (n', d)
-        Further samples of the same space.
+        More samples of the same space.
 
     Returns
     -------
@@ -83,7 +84,7 @@ def pca(X: Array, n_components: int, *others: Array) -> Array:
 
 
 def principal(X: Array, n_components: int, *others: Array) -> Array:
-    """`pca` in float64, whatever the type of the rows: what follows may turn on single signs."""
+    """`pca` in float64 for rows of any dtype: later steps may depend on single signs."""
     parts = [X, *others]
     n = sum(part.shape[0] for part in parts)
     if in_memory(X) and min(n, X.shape[1]) > _MANY:
@@ -103,17 +104,17 @@ def principal(X: Array, n_components: int, *others: Array) -> Array:
 
 
 def in_memory(X: Any) -> bool:
-    """Is X an array, rather than rows that are read in blocks (`bridgehash.streaming.operator`)?"""
+    """Whether X is an array, rather than rows that are read in blocks."""
     return bool(is_array_api_obj(X))
 
 
 def as_double(X: Array) -> Array:
-    """X in float64."""
+    """Return X in float64."""
     return astype(X, array_namespace(X).float64)
 
 
 def gram(X: Any) -> Array:
-    """XᵀX in float64."""
+    """Return XᵀX in float64."""
     if not in_memory(X):
         return as_double(X.gram())
     C: Any = 0.0
@@ -132,7 +133,7 @@ def _projections(X: Any, P: Array) -> Iterator[Array]:
 
 
 def leading(C: Array, k: int) -> tuple[Array, Array]:
-    """The k largest eigenvalues, or as many as C has rank, with their vectors; by the host."""
+    """Return the k largest eigenvalues (at most the rank) and their vectors."""
     m = C.shape[0]
     k = min(k, m)
     subset = (m - k, m - 1) if k < _DENSE_EIGH * m else None
@@ -143,9 +144,9 @@ def leading(C: Array, k: int) -> tuple[Array, Array]:
 
 
 def sample_by_norm(X: Any, n: int) -> Array:
-    """n rows spread evenly over the norms, so that no order of the rows changes which.
+    """Return n rows spread evenly over the norms, so the order of the rows does not matter.
 
-    Norms are compared in float64: rows of either precision are the same ones.
+    Norms are compared in float64, so float32 and float64 rows give the same sample.
     """
     squares = (
         [row_squares(as_double(X[part, :])) for part in row_parts(X)] if in_memory(X) else None
@@ -156,8 +157,21 @@ def sample_by_norm(X: Any, n: int) -> Array:
     return take_rows(X, places) if in_memory(X) else X.take(places)
 
 
+def project_sample(domains: Sequence[tuple[Any, Array]], n: int) -> Array:
+    """Return X P of all domains (X, P), or of a sample of n of their rows, in float64.
+
+    A single different sign changes where ITQ ends, and rounding to float32 can cause one.
+    """
+    share = min(1.0, n / sum(X.shape[0] for X, _ in domains))
+    parts = []
+    for X, P in domains:
+        rows = X if share == 1.0 and in_memory(X) else sample_by_norm(X, round(share * X.shape[0]))
+        parts.append(as_double(rows) @ P)
+    return array_namespace(*parts).concat(parts, axis=0)
+
+
 def majority_sign(*parts: Array) -> Array:
-    """The sign of the third moment of each column: one that no order of the rows changes."""
+    """Return the sign of the third moment of each column; independent of the order of the rows."""
     xp = array_namespace(*parts)
     moments = sum(xp.sum(V**3, axis=0) for V in parts)
     return xp.where(moments < 0, -xp.ones_like(moments), xp.ones_like(moments))
@@ -182,22 +196,8 @@ def unit_rows(X: Array) -> Array:
     return X * (1.0 / xp.sqrt(xp.where(squares > 0, squares, xp.ones_like(squares))))[:, None]
 
 
-def standardised(X: Array) -> tuple[Array, Array, float]:
-    """Rows brought to mean zero and root-mean-square norm one, with that mean and that norm.
-
-    >>> standardised(np.array([[1.0], [5.0]]))
-    (array([[-1.],
-           [ 1.]]), array([3.]), 2.0)
-    """
-    mean = X.mean(axis=0)
-    X = X - mean
-    scale = mean_square(X) ** 0.5 or 1.0
-    X *= 1.0 / scale
-    return X, mean, scale
-
-
 def mean_square(X: Any) -> float:
-    """Mean squared norm of the rows.
+    """Return the mean squared norm of the rows.
 
     >>> mean_square(np.array([[3.0, 4.0], [0.0, 0.0]]))
     12.5
@@ -208,7 +208,7 @@ def mean_square(X: Any) -> float:
 
 
 def random_orthonormal(p: int, r: int, rng: np.random.RandomState) -> Array:
-    """A random p × r matrix, uniform among those with orthonormal columns (rows if p < r).
+    """Draw a p × r matrix uniformly among those with orthonormal columns (rows if p < r).
 
     >>> Q = random_orthonormal(2, 3, np.random.RandomState(0))
     >>> np.allclose(Q @ Q.T, np.eye(2))
@@ -220,16 +220,18 @@ def random_orthonormal(p: int, r: int, rng: np.random.RandomState) -> Array:
 
 
 def procrustes(C: Array, *, within_rank: bool = False) -> Array:
-    """The matrix with orthonormal columns (or rows) closest to C: argmax tr(QᵀC).
+    """Return the matrix with orthonormal columns (or rows) closest to C: argmax tr(QᵀC).
 
-    Where C lacks full rank, directions that it says nothing about are completed at will, or are
-    mapped to zero `within_rank`.
+    If C is rank deficient, its null space is filled arbitrarily, or mapped to zero if
+    `within_rank`.
 
     >>> procrustes(np.diag([2.0, 5.0]))
     array([[1., 0.],
            [0., 1.]])
     """
-    U, values, Vt = np.linalg.svd(to_numpy(C), full_matrices=False)  # small: the host does it
+    U, values, Vt = np.linalg.svd(
+        to_numpy(C), full_matrices=False
+    )  # small, so computed on the host
     if within_rank:
         keep = values > values[:1] * max(C.shape) * np.finfo(values.dtype).eps
         U, Vt = U[:, keep], Vt[keep]
@@ -237,50 +239,42 @@ def procrustes(C: Array, *, within_rank: bool = False) -> Array:
 
 
 def itq_rotation(V: Array, R: Array, n_iter: int = 50) -> Array:
-    """Rotation that brings V closest to the corners of the cube: min ‖sign(VR) - VR‖².
+    """Return the rotation that minimises the quantisation error ‖sign(VR) - VR‖².
 
-    Iterative quantisation (Gong & Lazebnik 2011), started at R. With fewer columns in V than in
-    R the rows of R stay orthonormal instead, so that codes may be longer than the rank
-    of the data.
+    Iterative quantisation (Gong & Lazebnik 2011), started at R. If V has fewer columns than R, the
+    rows of R stay orthonormal instead, so codes may be longer than the rank of the data.
     """
     xp = array_namespace(V)
     for _ in range(n_iter):
         C = V.T @ (2.0 * xp.astype(V @ R > 0, V.dtype) - 1.0)
-        # Where C says nothing, as for two bits that are alike, R stays: not rounding decides.
+        # In the null space of C, for example for two equal bits, R is kept; else rounding decides.
         R = procrustes(C + _INERTIA * float(xp.max(xp.abs(C))) * R)
     return R
 
 
-def itq_projection(X: Array, n_bits: int, n_iter: int, rng: np.random.RandomState) -> Array:
-    """Principal directions of centred rows, turned by ITQ from a random rotation: P R."""
-    P = principal(X, n_bits)
-    R = random_orthonormal(P.shape[1], n_bits, rng)
-    return astype(P @ itq_rotation(as_double(X) @ P, R, n_iter), X.dtype)
-
-
 def row_space(X: Array) -> tuple[Array, Callable[[Array], Array]]:
-    """Coordinates Z of X in the space its rows span, where that is smaller, and the way back.
+    """Return coordinates Z of X in the space its rows span, if that is smaller, and the way back.
 
     X = Z Qᵀ with Q orthonormal, so norms, distances, principal components and a ridge term are the
     same for Z as for X: solve in n dimensions for Z, then `back(A)` = Q A is the solution for X.
-    For n ≥ d, Z is X itself; otherwise it is zero above its diagonal.
+    For n ≥ d, Z is X itself; otherwise Z is zero above its diagonal.
     """
     if X.shape[0] >= X.shape[1]:
         return X, lambda A: A
     if is_foreign(X):
         Q, R = array_namespace(X).linalg.qr(X.T)
         return R.T, lambda A: Q @ A
-    found = _row_space_by_cholesky(X)
-    if found is not None:
-        return found
+    coordinates = _row_space_by_cholesky(X)
+    if coordinates is not None:
+        return coordinates
     Q, R = qr(X.T, mode="economic", check_finite=False)
     return np.ascontiguousarray(R.T), lambda A: Q @ A
 
 
 def _row_space_by_cholesky(X: Array) -> tuple[Array, Callable[[Array], Array]] | None:
-    """`row_space` from XXᵀ, a quarter of the time; None where rows are nearly dependent.
+    """`row_space` from XXᵀ in a quarter of the time; None if rows are nearly dependent.
 
-    Rows that sum to zero are spanned by all but the last, X₁. With LLᵀ = X₁X₁ᵀ, Z is L and below it
+    Rows that sum to zero are spanned by all but the last, X₁. With LLᵀ = X₁X₁ᵀ, Z is L followed by
     the negative sum of its rows, and Q = X₁ᵀL⁻ᵀ.
     """
     n = len(X)
@@ -305,10 +299,10 @@ def _row_space_by_cholesky(X: Array) -> tuple[Array, Callable[[Array], Array]] |
 
 
 def product(A: Any, B: Any) -> Any:
-    """A @ B by SciPy's BLAS, for loops that also use SciPy's LAPACK or scikit-learn.
+    """Return A @ B by SciPy's BLAS, for loops that also use SciPy's LAPACK or scikit-learn.
 
-    NumPy and SciPy bring a BLAS each, and the threads of the one spin for a while after every
-    call: two that take turns run at half their speed.
+    NumPy and SciPy load separate BLAS libraries whose idle threads spin for a while after every
+    call; alternating between the two halves the speed.
 
     >>> product(np.eye(2), np.array([[1.0], [2.0]]))
     array([[1.],
@@ -320,11 +314,11 @@ def product(A: Any, B: Any) -> Any:
     (a, trans_a), (b, trans_b) = (
         (M.T, False) if M.flags.c_contiguous else (M, True) for M in (A, B)
     )
-    return gemm(1.0, b, a, trans_a=trans_b, trans_b=trans_a).T  # (AB)ᵀ = BᵀAᵀ, in Fortran's order
+    return gemm(1.0, b, a, trans_a=trans_b, trans_b=trans_a).T  # (AB)ᵀ = BᵀAᵀ, in Fortran order
 
 
 def row_parts(X: Array) -> list[slice]:
-    """The rows of X, in pieces where a copy of all would be large.
+    """Return slices that cover the rows of X, several if X is large.
 
     >>> row_parts(np.zeros((3, 2)))
     [slice(0, 3, None)]
@@ -336,9 +330,9 @@ def row_parts(X: Array) -> list[slice]:
 
 
 def symmetric_product(X: Array, Y: Array, *, lower: bool = False) -> Array:
-    """XᵀY where it is known to be symmetric, at little more than half the cost.
+    """Return XᵀY, known to be symmetric, at little more than half the cost.
 
-    A quarter is enough where X is `lower`: zero above its diagonal.
+    A quarter of the cost if X is `lower`, that is zero above its diagonal.
 
     >>> X = np.arange(6.0).reshape(3, 2)
     >>> np.array_equal(symmetric_product(X, 2 * X), 2 * X.T @ X)
@@ -357,8 +351,23 @@ def symmetric_product(X: Array, Y: Array, *, lower: bool = False) -> Array:
     return C
 
 
+def sinkhorn(K: Array, p: Array, q: Array, n_iter: int) -> Array:
+    """Scale the rows and columns of K so that they sum to p and q; the columns exactly.
+
+    >>> sinkhorn(np.array([[4.0, 1.0], [1.0, 1.0]]), np.ones(2), np.ones(2), 50).round(3)
+    array([[0.667, 0.333],
+           [0.333, 0.667]])
+    """
+    v = np.ones_like(q)
+    for _ in range(n_iter):
+        u = p / np.maximum(K @ v, _TINY)
+        v = q / np.maximum(u @ K, _TINY)
+    plan: Array = u[:, None] * K * v
+    return plan
+
+
 class SPDSolver:
-    """Solves (Φ + ρI) x = b for one symmetric positive definite Φ, factored once, in its place."""
+    """Solve (Φ + ρI) x = b for a symmetric positive definite Φ, which is factored in place."""
 
     def __init__(self, Phi: Array, ridge: float = 0.0) -> None:
         if is_foreign(Phi):
@@ -367,7 +376,7 @@ class SPDSolver:
         Phi.flat[:: len(Phi) + 1] += ridge
         functions: Any = get_lapack_funcs(("potrf", "potrs"), (Phi,))
         potrf, potrs = functions
-        # The transpose is the same matrix in the order that LAPACK wants: nothing is copied.
+        # The transpose is the same matrix in Fortran order, so LAPACK copies nothing.
         factor, info = potrf(Phi.T, lower=True, clean=False, overwrite_a=True)
         if info != 0:
             raise singular(ridge)
@@ -378,7 +387,7 @@ class SPDSolver:
 
 
 class RidgeSolver:
-    """argmin ‖XP - Y‖² + ρ‖P‖² for one X and any Y: the smaller of XᵀX and XXᵀ, factored once.
+    """Solve min ‖XP - Y‖² + ρ‖P‖² for one X and any Y; the smaller of XᵀX and XXᵀ is factored.
 
     >>> RidgeSolver(np.array([[1.0], [2.0]]), ridge=5.0)(np.array([[2.0], [4.0]]))
     array([[1.]])
@@ -396,12 +405,12 @@ class RidgeSolver:
 
 
 def k_means(X: Array, start: Array, n_iter: int) -> Array:
-    """Centres after at most n_iter rounds from the given ones, in their order."""
+    """Run k-means from given centres for at most n_iter iterations; return the centres in order."""
     if n_iter == 0:
         return start
     model = KMeans(len(start), init=start, n_init=1, max_iter=n_iter, tol=0.0, random_state=0)
     with _two_threads(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a centre without rows is no harm
+        warnings.simplefilter("ignore", ConvergenceWarning)  # empty clusters are fine
         centres: Array = model.fit(X).cluster_centers_
     return centres
 
@@ -409,17 +418,17 @@ def k_means(X: Array, start: Array, n_iter: int) -> Array:
 def drawn_clusters(
     X: Array, k: int, rng: np.random.RandomState, weights: Array | None = None
 ) -> NDArray[np.intp]:
-    """The cluster of each row, 0 and on, none of them empty, from k centres drawn far apart."""
+    """Return the cluster of each row, numbered from 0 without empty ones (k-means++)."""
     seed = int(rng.randint(2**31 - 1))
     model = KMeans(k, n_init=1, max_iter=30, random_state=seed)
     with _two_threads(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         labels = model.fit_predict(X, sample_weight=weights)
-    found: NDArray[np.intp] = np.unique(labels, return_inverse=True)[1]
-    return found
+    clusters: NDArray[np.intp] = np.unique(labels, return_inverse=True)[1]
+    return clusters
 
 
 def _two_threads() -> threadpool_limits:
-    """At most two: the partial sums of more would add up in a random order."""
+    """Use at most two threads: the partial sums of more are added in a random order."""
     pools = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"]
     return threadpool_limits(min([2, *pools]), user_api="openmp")

@@ -1,61 +1,37 @@
-"""A progress bar on stderr for loops that may take long; silent unless asked for."""
+"""Progress bars on stderr, shown only if requested."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 @contextmanager
 def progress(title: str, total: int, *, visible: bool) -> Iterator[Callable[[str], None]]:
-    """`advance(note)` moves the bar by one and shows a note beside it; nothing if not visible."""
+    """Yield `advance(note)`, which moves the bar by one and shows a note next to it."""
     if not visible:
         yield lambda note: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TextColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with _bar(TextColumn("{task.fields[note]}")) as bar:
         task = bar.add_task(title, total=total, note="")
         yield lambda note: bar.update(task, advance=1, note=note)
 
 
 @contextmanager
 def countdown(title: str, *, visible: bool) -> Iterator[Callable[[int, int], None]]:
-    """`reach(done, total)` moves the bar there and tells the time left; nothing if not visible.
+    """Yield `reach(done, total)`, which moves the bar there and shows the time left.
 
-    What was done at the first call is taken as given and does not count as speed.
+    Work that was done before the first call does not count for the speed.
     """
     if not visible:
         yield lambda done, total: None
         return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    window = 600.0  # seconds over which speed is averaged: a step may take a minute
-    with Progress(*columns, console=Console(stderr=True), speed_estimate_period=window) as bar:
+    with _bar(TextColumn("left"), TimeRemainingColumn()) as bar:
 
         def reach(done: int, total: int) -> None:
             if not bar.task_ids:
@@ -63,3 +39,18 @@ def countdown(title: str, *, visible: bool) -> Iterator[Callable[[int, int], Non
             bar.update(bar.task_ids[0], completed=done)
 
         yield reach
+
+
+def _bar(*more: Any) -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        *more,
+        console=Console(stderr=True),
+        speed_estimate_period=600.0,  # seconds: a step may take a minute
+    )

@@ -1,7 +1,7 @@
-"""Blocks of rows, each worked on by one thread with a BLAS of one thread.
+"""Process blocks of rows in threads, each with single-threaded BLAS.
 
-Threads of BLAS meet at the end of every product, and whatever follows a product runs on one of
-them alone. A thread a block needs neither: on two cores encoding took three quarters of the time.
+One thread per block is faster than multi-threaded BLAS, whose threads wait for each other after
+every product: on two cores encoding takes three quarters of the time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from functools import cache
 from threading import Lock
 from typing import Any, TypeVar
 
-from sklearn.utils import gen_batches
 from threadpoolctl import ThreadpoolController
 
 Part = TypeVar("Part")
@@ -28,24 +27,25 @@ def map_blocks(
     threads: bool,
     done: Callable[[int], None] | None = None,
 ) -> list[Part]:
-    """`work(rows)` for blocks of `size` rows, in their order.
+    """Return `work(rows)` for each block of `size` rows, in order.
 
     Parameters
     ----------
     threads : bool
-        As many blocks at a time as BLAS has threads; one after another otherwise.
+        Process as many blocks at a time as BLAS has threads; otherwise one after another.
     done : callable, optional
-        Told the number of rows after each block.
+        Called with the number of finished rows after each block.
 
     Examples
     --------
     >>> map_blocks(lambda rows: (rows.start, rows.stop), 5, 2, threads=True)
     [(0, 2), (2, 4), (4, 5)]
     """
-    blocks = list(gen_batches(n_rows, size))
+    blocks = [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
     if not threads:
         return _collect(map(work, blocks), blocks, done)
-    with _BLAS.single_threaded() as n_threads:  # one block as well: threads add in another order
+    # Also for one block: multi-threaded BLAS adds in another order and gives other bits.
+    with _BLAS.single_threaded() as n_threads:
         if n_threads == 1 or len(blocks) == 1:
             return _collect(map(work, blocks), blocks, done)
         settings = copy_context()  # np.errstate of the caller
@@ -65,11 +65,18 @@ def _collect(
     return collected
 
 
-class _Blas:
-    """The threads of BLAS, which all threads of a process share.
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Use single-threaded BLAS inside; for work that runs in many threads."""
+    with _BLAS.single_threaded():
+        yield
 
-    They come back when the last user has finished, whoever that is: of limits that overlap,
-    threadpoolctl restores what the first has left, which is one thread for good.
+
+class _BlasThreads:
+    """The number of BLAS threads, which is one setting for the whole process.
+
+    It is restored when the last user has finished. threadpoolctl alone cannot do this: if limits
+    overlap in time, it restores the number found by the last one, which is 1.
     """
 
     def __init__(self) -> None:
@@ -79,7 +86,7 @@ class _Blas:
 
     @contextmanager
     def single_threaded(self) -> Iterator[int]:
-        """One thread for BLAS; gives the number that it had (1 where that is unknown)."""
+        """Set BLAS to one thread; yield the number it had before (1 if unknown)."""
         with self._lock:
             if self._users == 0:
                 self._before = [library.num_threads for library in _libraries()]
@@ -98,21 +105,14 @@ class _Blas:
         for library, number in zip(_libraries(), numbers, strict=True):
             library.set_num_threads(number)
             if library.num_threads != number and hasattr(library, "clear_controlling_thread"):
-                library.clear_controlling_thread(force=True)  # a thread that is done holds it
+                library.clear_controlling_thread(force=True)  # held by a thread that has ended
                 library.set_num_threads(number)
 
 
 @cache
 def _libraries() -> list[Any]:
-    """Controllers of the BLAS libraries in use; looks through all that is loaded, hence once."""
+    """Return the controllers of the loaded BLAS libraries; cached, because the search is slow."""
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
-_BLAS = _Blas()
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """For work that many threads do at a time."""
-    with _BLAS.single_threaded():
-        yield
+_BLAS = _BlasThreads()

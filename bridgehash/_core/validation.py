@@ -31,7 +31,7 @@ def check_domain(X: Any, name: str) -> Array:
         except ValueError as error:
             raise InputError(str(error), "" if name in str(error) else name) from error
     if checked.shape[0] < 2:
-        raise InputError(f"{checked.shape[0]} rows; at least 2 are needed", name)
+        raise InputError(f"has {checked.shape[0]} of at least 2 rows", name)
     return checked
 
 
@@ -51,7 +51,9 @@ def check_foreign(X: Any, name: str) -> Any:
 
 def check_same_library(X_source: Any, X_target: Any) -> None:
     """Refuse arrays of two libraries, or on two devices."""
-    places = ["{} ({})".format(*place(X)) for X in (X_source, X_target)]
+    places = [
+        f"{name.split('.')[-1]} ({device})" for name, device in map(place, (X_source, X_target))
+    ]
     if places[0] != places[1]:
         raise InputError(f"X_source is {places[0]}, X_target is {places[1]}; convert one of them")
 

@@ -17,9 +17,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_random_state
 
-from .._core.arrays import array_namespace, column_means, empty_on, is_foreign, like
+from .._core.arrays import array_namespace, column_means, empty_on, like
 from .._core.errors import InputError
-from .._core.linalg import Array, in_memory, mean_square, row_space
+from .._core.linalg import Array, mean_square, row_space
 from .._core.progress import progress
 from .._core.validation import Flag, Rules, Size
 from ..models.base import TrainingData, check_rows
@@ -112,7 +112,7 @@ def learn(ath: Any, data: TrainingData, options: RuntimeOptions) -> FitResult:
     encoders = (source.encoder(solution.A_s) if own else target_encoder, target_encoder)
     if mapped is not None:
         encoders = mapped.encoders(*encoders)
-    if in_memory(home):
+    if not isinstance(home, Blocks):
         encoders = encoders[0].like(home), encoders[1].like(home)
     if ath.tol > 0 and not solution.converged:
         warnings.warn(
@@ -196,7 +196,7 @@ class Features:
     def encoder(self, A: Array) -> LinearEncoder:
         """Return the hash function over raw rows, from a projection of the rows of Z."""
         projection = self.back(A)
-        if not is_foreign(projection):
+        if isinstance(projection, np.ndarray):
             projection = np.ascontiguousarray(projection)
         return LinearEncoder(projection, self.mean, self.scale, self.maps)
 

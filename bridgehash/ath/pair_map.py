@@ -1,9 +1,9 @@
-"""From known pairs to one space: a map for the rows of the target, and further pairs.
+"""Map the target into the feature space of the source, learned from known pairs.
 
-Few pairs tell a rotation apart from others but not a whole matrix; many do. So the map is a ridge
-regression whose penalty pulls towards the best rotation in place of zero. Where the target holds
-rows whose partners are not known, the map itself finds some: two rows that are each other's
-nearest. They are kept if held-out pairs say that they help.
+A few pairs determine a rotation, but not a whole matrix; many do. The map is therefore a ridge
+regression whose penalty pulls towards the best rotation instead of zero. Among target rows without
+a known partner the map finds further pairs: two rows that are nearest to each other. They are used
+if they improve the map on held-out pairs.
 """
 
 from __future__ import annotations
@@ -16,24 +16,23 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .._core.errors import InputError
-from .._core.linalg import Array, RidgeSolver, pca, procrustes
+from .._core.linalg import Array, RidgeSolver, pca, procrustes, unit_rows
 from .._core.validation import Range, Rules
 from ..models.base import Ids, TrainingData
 from ..models.encoder import LinearEncoder
-from ..models.feature_maps import UnitRows, drawn_rows, outward
+from ..models.feature_maps import UnitRows, drawn_rows, outward, unit_row_map
 from ..neighbors.search import nearest
 
-_FOLDS = 3  # one of them is held out
-_LEAST_PAIRS = 6  # from which on some can be held out
-_DIRECTIONS = 256  # principal directions in which partners are looked for
+_FOLDS = 3  # one fold is held out
+_LEAST_PAIRS = 6  # with fewer, none is held out
+_DIRECTIONS = 256  # principal directions used to find partners
 _HUB_NEIGHBORS = 10
 
 
 def towards_procrustes(X: Array, Y: Array, ridge: float) -> Array:
-    """argmin ‖XM - Y‖² + ridge ‖M - Q‖², Q the rotation that `procrustes` finds for the pairs.
+    """Solve min ‖XM - Y‖² + ridge ‖M - Q‖², where Q is the best rotation for the pairs.
 
-    X and Y are centred. Without a ridge to speak of this is the least-squares map nearest to Q, at
-    a large one Q itself.
+    X and Y are centred. A small ridge gives the least-squares map nearest to Q, a large one Q.
 
     >>> towards_procrustes(np.array([[1.0], [-1.0]]), np.array([[3.0], [-3.0]]), ridge=2.0)
     array([[2.]])
@@ -43,17 +42,17 @@ def towards_procrustes(X: Array, Y: Array, ridge: float) -> Array:
 
 
 def mutual_pairs(X: Array, Y: Array, n_neighbors: int = _HUB_NEIGHBORS) -> Ids:
-    """Rows (of X, of Y) that are each other's nearest, by cosines less those of a crowd (CSLS).
+    """Return rows (of X, of Y) that are each other's nearest by cross-domain similarity (CSLS).
 
-    The closeness of x and y is 2 cos(x, y) - c(x) - c(y), c the mean cosine of a row to its nearest
-    on the other side (Conneau et al. 2018), so that a row near to all is nobody's partner. On
-    unit rows the nearest by it is a nearest row with one coordinate more, √c.
+    The similarity of x and y is 2 cos(x, y) - c(x) - c(y), with c the mean cosine of a row to its
+    nearest rows on the other side (Conneau et al. 2018), so that a hub is nobody's partner. On unit
+    rows the most similar row is the nearest row after adding the coordinate √c.
 
     >>> mutual_pairs(np.eye(3)[:2], np.eye(3)[[2, 1, 0]], n_neighbors=1)
     array([[0, 2],
            [1, 1]])
     """
-    X, Y = UnitRows().fit_transform(X), UnitRows().fit_transform(Y)
+    X, Y = unit_rows(X), unit_rows(Y)
     there = _best(X, Y, _crowd(Y, X, n_neighbors))
     back = _best(Y, X, _crowd(X, Y, n_neighbors))
     rows = np.flatnonzero(back[there] == np.arange(len(X)))
@@ -61,14 +60,14 @@ def mutual_pairs(X: Array, Y: Array, n_neighbors: int = _HUB_NEIGHBORS) -> Ids:
 
 
 def _crowd(X: Array, Y: Array, n_neighbors: int) -> Array:
-    """Mean cosine of each unit row of X to its nearest rows of Y."""
+    """Return the mean cosine of each unit row of X to its nearest rows of Y."""
     F, _ = nearest(X, Y, min(n_neighbors, len(Y)))
     crowd: Array = 1.0 - F.mean(axis=1) / 2.0
     return crowd
 
 
 def _best(X: Array, Y: Array, crowd: Array) -> Ids:
-    """argmax over y of 2 cos(x, y) - c(y), by ‖x - y‖² + c(y) = 2 - 2 cos(x, y) + c(y)."""
+    """Return argmax over y of 2 cos(x, y) - c(y), as argmin of ‖x - y‖² + c(y)."""
     further = np.sqrt(np.maximum(crowd - crowd.min(), 0.0)).astype(Y.dtype)
     still = np.zeros(len(X), dtype=X.dtype)
     _, columns = nearest(np.column_stack([X, still]), np.column_stack([Y, further]), 1)
@@ -85,7 +84,7 @@ class Affine:
 
     @classmethod
     def between(cls, X: Array, Y: Array, ridge: float) -> Affine:
-        """The map from rows of X to their partners in Y, both around the means of the pairs."""
+        """Learn the map from rows of X to their partners in Y, centred on the pairs."""
         mean, offset = X.mean(axis=0), Y.mean(axis=0)
         return cls(mean, towards_procrustes(X - mean, Y - offset, ridge), offset)
 
@@ -93,7 +92,7 @@ class Affine:
         return (X - self.mean) @ self.matrix + self.offset
 
     def before(self, encoder: LinearEncoder, unit_rows: list[UnitRows]) -> LinearEncoder:
-        """The encoder of mapped rows as one of raw rows."""
+        """Return an encoder of raw rows from one of mapped rows."""
         intercept = (self.offset - encoder.mean) @ (encoder.projection / encoder.scale)
         projection = self.matrix @ encoder.projection
         return LinearEncoder(projection, self.mean, encoder.scale, unit_rows, intercept)
@@ -110,30 +109,31 @@ class MappedDomains:
     def encoders(
         self, source: LinearEncoder, target: LinearEncoder
     ) -> tuple[LinearEncoder, LinearEncoder]:
-        """Encoders of raw rows from those of carried ones."""
+        """Return encoders of raw rows from those of mapped rows."""
         own = LinearEncoder(source.projection, source.mean, source.scale, self.unit_rows[0])
         return own, self.affine.before(target, self.unit_rows[1])
 
 
 class PairMap(BaseEstimator):
-    """Carries the target's rows into the space of the source by a map learned from pairs.
+    """Map the target rows into the space of the source by a map learned from pairs.
 
     Parameters
     ----------
     ridge : float, default=2.0
-        How strongly the map is held at the best rotation (`towards_procrustes`), for rows of
-        unit norm. Small: faithful to the old model's neighbours. Large: to what the new one knows.
+        Strength of the pull towards the best rotation, for unit rows. Small values preserve the
+        neighbours of the old model, large values the knowledge of the new one.
     n_rounds : int, default=3
-        Of looking for partners of rows without one (`mutual_pairs`); 0 keeps to the known pairs.
+        Rounds of searching partners for unpaired rows; 0 uses the known pairs only.
     max_rows : int, default=2000
-        Rows of the target without a partner that take part in this, drawn at random.
+        Unpaired target rows used in this search, drawn at random.
 
     Notes
     -----
-    What is found is used only where it helps. A third of the known pairs is held out, the others
-    look for partners, and what they find must bring them closer to that third, by mean cosine.
+    Further pairs are used only if they help: two thirds of the known pairs search for partners, and
+    the result must increase the mean cosine on the held-out third.
     """
 
+    needs_pairs = True
     _rules: ClassVar[Rules] = {
         "ridge": Range(0, above=True),
         "n_rounds": Range(0, kind=Integral),
@@ -148,10 +148,10 @@ class PairMap(BaseEstimator):
     def map_target(
         self, data: TrainingData, *, unit_rows: bool, rng: np.random.RandomState
     ) -> MappedDomains:
-        """Both domains in one space, with the pairs that were used."""
+        """Return both domains in one space, with the pairs that were used."""
         dtype = np.result_type(data.X_source, data.X_target)
-        maps_s, X_s = _unit(data.X_source.astype(dtype, copy=False), unit_rows)
-        maps_t, X_t = _unit(data.X_target.astype(dtype, copy=False), unit_rows)
+        maps_s, X_s = unit_row_map(data.X_source.astype(dtype, copy=False), unit_rows)
+        maps_t, X_t = unit_row_map(data.X_target.astype(dtype, copy=False), unit_rows)
         pairs = checked(data.pairs, X_s, X_t)
         pairs = np.vstack([pairs, self._further(X_s, X_t, pairs, rng)])
         affine = Affine.between(X_t[pairs[:, 1]], X_s[pairs[:, 0]], self.ridge)
@@ -159,19 +159,21 @@ class PairMap(BaseEstimator):
         return MappedDomains(carried, affine, (maps_s, maps_t))
 
     def _further(self, X_s: Array, X_t: Array, pairs: Ids, rng: np.random.RandomState) -> Ids:
-        """Pairs of rows that the known ones do not name, where a trial says that they help."""
+        """Return pairs of unpaired rows, if a trial shows that they help."""
         free_s = np.setdiff1d(np.arange(len(X_s)), pairs[:, 0])
         free_t = np.setdiff1d(np.arange(len(X_t)), pairs[:, 1])
         if min(len(free_s), len(free_t), self.n_rounds) == 0 or len(pairs) < _LEAST_PAIRS:
             return pairs[:0]
         free_t = free_t[drawn_rows(X_t[free_t], self.max_rows, rng)]
-        search = _Search(_reduced(X_s), _reduced(X_t), free_s, free_t, self.ridge, self.n_rounds)
-        return search.found(pairs) if search.helps(pairs) else pairs[:0]
+        partners = _PartnerSearch(
+            _reduced(X_s), _reduced(X_t), free_s, free_t, self.ridge, self.n_rounds
+        )
+        return partners.search(pairs) if partners.helps(pairs) else pairs[:0]
 
 
 @dataclass(frozen=True)
-class _Search:
-    """Rows without a partner in reduced features, and how partners are looked for."""
+class _PartnerSearch:
+    """Search for partners of unpaired rows, in reduced features."""
 
     Z_s: Array
     Z_t: Array
@@ -180,28 +182,26 @@ class _Search:
     ridge: float
     n_rounds: int
 
-    def found(self, pairs: Ids) -> Ids:
-        """Pairs of free rows by the map that known pairs give, then by that of both, and so on."""
-        found = pairs[:0]
+    def search(self, pairs: Ids) -> Ids:
+        """Return pairs of free rows by the map of the known pairs, refined in rounds."""
+        more = pairs[:0]
         for _ in range(self.n_rounds):
-            affine = self._map(np.vstack([pairs, found]))
+            affine = self._map(np.vstack([pairs, more]))
             met = mutual_pairs(affine(self.Z_t[self.free_t]), self.Z_s[self.free_s])
-            found = np.column_stack([self.free_s[met[:, 1]], self.free_t[met[:, 0]]])
-        return found
+            more = np.column_stack([self.free_s[met[:, 1]], self.free_t[met[:, 0]]])
+        return more
 
     def helps(self, pairs: Ids) -> bool:
-        """Does what two thirds of the pairs find bring them closer to the last third?"""
+        """Whether pairs found with two thirds of the known ones improve the held-out third."""
         order = outward(self.Z_s[pairs[:, 0]])
         held, rest = pairs[order[::_FOLDS]], pairs[np.delete(order, np.s_[::_FOLDS])]
-        with_found = np.vstack([rest, self.found(rest)])
-        return self.closeness(held, with_found) > self.closeness(held, rest)
+        with_more = np.vstack([rest, self.search(rest)])
+        return self.closeness(held, with_more) > self.closeness(held, rest)
 
     def closeness(self, held: Ids, pairs: Ids) -> float:
-        """Mean cosine of held-out pairs behind the map of others."""
+        """Return the mean cosine of held-out pairs under the map of the others."""
         mapped, partners = self._map(pairs)(self.Z_t[held[:, 1]]), self.Z_s[held[:, 0]]
-        cosines: Array = (
-            UnitRows().fit_transform(mapped) * UnitRows().fit_transform(partners)
-        ).sum(axis=1)
+        cosines: Array = (unit_rows(mapped) * unit_rows(partners)).sum(axis=1)
         return float(cosines.mean())
 
     def _map(self, pairs: Ids) -> Affine:
@@ -219,14 +219,7 @@ def checked(pairs: Ids | None, X_s: Array, X_t: Array) -> Ids:
     return pairs
 
 
-def _unit(X: Array, wanted: bool) -> tuple[list[UnitRows], Array]:
-    if not wanted:
-        return [], X
-    unit = UnitRows().fit(X)
-    return [unit], unit.transform(X)
-
-
 def _reduced(X: Array) -> Array:
-    """Rows around their mean in their leading principal directions."""
+    """Return centred rows in their leading principal directions."""
     centred = X - X.mean(axis=0)
     return centred @ pca(centred, _DIRECTIONS)

@@ -136,4 +136,4 @@ def preset(
         kind = "published preset" if published else "preset"
         raise InputError(unknown(kind, name, known), "preset")
     chosen = PRESETS[name] | (PUBLISHED[name] if published else {})
-    return deepcopy(chosen) | dict(parameters or {})
+    return {key: deepcopy(value) for key, value in chosen.items()} | dict(parameters or {})

@@ -17,19 +17,17 @@ from scipy.linalg import eigh
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
-from .._core.arrays import array_namespace, astype, like, take_rows, to_numpy
+from .._core.arrays import array_namespace, like, take_rows, to_numpy
 from .._core.errors import InputError
 from .._core.linalg import (
     Array,
     SPDSolver,
-    as_double,
-    in_memory,
     itq_rotation,
     majority_sign,
     pca,
     principal,
+    project_sample,
     random_orthonormal,
-    sample_by_norm,
 )
 from .._core.validation import OneOf, Range, Rules
 from ..models.feature_maps import drawn_rows
@@ -39,7 +37,7 @@ from .bipartite import as_graph
 from .matching import match
 
 _TINY = 1e-30
-_ITQ_ROWS = 100_000  # from which a rotation is found
+_ITQ_ROWS = 100_000  # that determine a rotation
 
 
 @dataclass(frozen=True)
@@ -125,9 +123,11 @@ class PCAStart(BaseEstimator):
         if self.rotation is not None or p != r:
             R = like(random_orthonormal(p, r, context.rng), P_s)
             if self.rotation == "itq":
-                R = itq_rotation(_projected_together((X_s, P_s), (X_t, P_t)), R)
+                R = itq_rotation(project_sample([(X_s, P_s), (X_t, P_t)], _ITQ_ROWS), R)
             P_s, P_t = P_s @ R, P_t @ R
-        return Start(X_s @ astype(P_s, X_s.dtype), X_t @ astype(P_t, X_t.dtype))
+        xp = array_namespace(P_s, P_t)
+        A_s, A_t = (xp.astype(P, X.dtype, copy=False) for P, X in ((P_s, X_s), (P_t, X_t)))
+        return Start(X_s @ A_s, X_t @ A_t)
 
     def _components(self, context: StartContext) -> tuple[Array, Array]:
         """Directions of both domains, equally many, in float64."""
@@ -144,19 +144,6 @@ class PCAStart(BaseEstimator):
         P_s, P_t = principal(X_s, r), principal(X_t, r)
         p = min(P_s.shape[1], P_t.shape[1])
         return P_s[:, :p], P_t[:, :p]
-
-
-def _projected_together(*domains: tuple[Array, Array]) -> Array:
-    """Project all domains, or a sample of their rows, in float64.
-
-    A single different sign changes where ITQ ends, and rounding to float32 can cause one.
-    """
-    share = min(1.0, _ITQ_ROWS / sum(X.shape[0] for X, _ in domains))
-    parts = []
-    for X, P in domains:
-        rows = X if share == 1.0 and in_memory(X) else sample_by_norm(X, round(share * X.shape[0]))
-        parts.append(as_double(rows) @ P)
-    return array_namespace(*parts).concat(parts, axis=0)
 
 
 class LabelStart(BaseEstimator):

@@ -1,10 +1,11 @@
-"""Methods to compare with, each in a file of its own."""
+"""Methods to compare with, one file per method."""
 
 from ._anchor_graph import AnchorGraphMap
 from .dplm import DPLM
 from .fsdh import FSDH
 from .gth import GTH
 from .itq import ITQ
+from .itq_plus import ITQPlus
 from .ksh import KSH
 from .lsh import LSH
 from .pcah import PCAH
@@ -19,7 +20,6 @@ from .sh import SH, SpectralModes
 from .shared import Shared
 from .shsr import SHSR
 from .sp import SP
-from .thpi import THPI
 
 __all__ = [
     "DPLM",
@@ -36,8 +36,8 @@ __all__ = [
     "SH",
     "SHSR",
     "SP",
-    "THPI",
     "AnchorGraphMap",
+    "ITQPlus",
     "Procrustes",
     "PrototypeBank",
     "RidgeMap",

@@ -1,9 +1,9 @@
-"""Anchor graphs: similarities among many rows through a few centres of theirs.
+"""Anchor graphs: similarities among many rows through a few cluster centres, the anchors.
 
-Every row is described by its memberships Z in the nearest of m anchors (Liu, Wang, Kumar, Chang,
-"Hashing with Graphs", ICML 2011). Two rows are as similar as their memberships: S = Z Λ⁻¹ Zᵀ with
-Λ = diag(1ᵀZ). S is symmetric, its rows sum to one, its eigenvalues lie between zero and one, and it
-is never formed.
+Each row is described by its memberships Z in the nearest of m anchors (Liu, Wang, Kumar, Chang,
+"Hashing with Graphs", ICML 2011). The similarity of two rows is that of their memberships:
+S = Z Λ⁻¹ Zᵀ with Λ = diag(1ᵀZ). S is symmetric, its rows sum to one and its eigenvalues are between
+zero and one. S is never formed.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from ..models.feature_maps import BaseFeatureMap, drawn_rows
 from ..neighbors.graphs import FactoredGraph
 from ..neighbors.search import nearest
 
-_ALIKE = 1e-8  # eigenvalues of S closer than this count as one, or as zero
+_EQUAL = 1e-8  # eigenvalues of S this close to each other count as equal, this small as zero
 
 
 class AnchorGraphMap(BaseFeatureMap):
     """Memberships z(x) of a row in its nearest anchors, which sum to one; all others are zero.
 
-    z_j(x) = exp(-‖x - χ_j‖² / σ²) / Σ exp(-‖x - χ_k‖² / σ²), the sum over the nearest anchors.
-    Anchors are k-means centres of the training rows, started at rows that the seed draws whatever
-    their order. The ten rounds of k-means, the three neighbours and the width are those of
-    public code (wxqlab/Image-Hashing-Toolkit).
+    z_j(x) = exp(-‖x - χ_j‖² / σ²) / Σ exp(-‖x - χ_k‖² / σ²), summed over the nearest anchors.
+    Anchors are k-means centres of the training rows. K-means starts at random rows; the draw does
+    not depend on the order of the rows. The ten rounds of k-means, the three neighbours and the
+    width follow public code (wxqlab/Image-Hashing-Toolkit).
 
     Parameters
     ----------
     n_anchors : int, default=300
-        All rows where there are fewer; equal rows count once.
+        Number of anchors. If there are fewer rows, each is an anchor; equal rows count once.
     n_neighbors : int, default=3
-        Anchors that a row belongs to; all, where there are fewer.
+        Anchors per row, at most `n_anchors`.
     n_iter : int, default=10
         Rounds of k-means.
     random_state : int, RandomState or None
-        Draws the rows that k-means starts from.
+        Draws the first centres of k-means.
 
     Attributes
     ----------
     mean_ : array of shape (d,)
-        Of the training rows.
+        Mean of the training rows.
     anchors_ : array of shape (m, d)
         Relative to `mean_`.
     sigma_ : float
-        σ: the mean distance of a training row from the last of its nearest anchors.
+        σ: the mean distance of a training row to the last of its nearest anchors.
     """
 
     _rules: ClassVar[Rules] = {
@@ -82,12 +82,12 @@ class AnchorGraphMap(BaseFeatureMap):
         anchors = k_means(D, start[np.sort(distinct)], self.n_iter)
         F, columns = nearest(D, anchors, min(self.n_neighbors, len(anchors)))
         self.sigma_ = membership_width(F)
-        mass = _sparse(F, columns, self.sigma_, len(anchors)).sum(axis=0)
-        self.anchors_: Array = anchors[mass > np.finfo(X.dtype).tiny]  # others say nothing
+        mass = _membership_matrix(F, columns, self.sigma_, len(anchors)).sum(axis=0)
+        self.anchors_: Array = anchors[mass > np.finfo(X.dtype).tiny]  # drop anchors without rows
         return len(self.anchors_)
 
     def memberships(self, X: ArrayLike) -> csr_array:
-        """z(x) of each row as a sparse matrix of shape (n, m), in double precision."""
+        """Return z(x) of each row as a sparse float64 matrix of shape (n, m)."""
         check_is_fitted(self, "n_features_in_")
         return self._memberships(validate_data(self, X, dtype=FLOATS, reset=False))
 
@@ -99,7 +99,7 @@ class AnchorGraphMap(BaseFeatureMap):
 
 
 def membership_width(F: Array) -> float:
-    """σ from squared distances to the nearest anchors: the mean distance to the last of them.
+    """Return σ, the mean distance to the last of the nearest anchors, from squared distances.
 
     >>> membership_width(np.array([[0.0, 4.0], [1.0, 16.0]]))
     3.0
@@ -108,64 +108,67 @@ def membership_width(F: Array) -> float:
 
 
 def memberships(X: Array, anchors: Array, n_neighbors: int, sigma: float) -> csr_array:
-    """z(x) of each row: weights of its nearest anchors that sum to one.
+    """Return z(x) of each row: weights of its nearest anchors, which sum to one.
 
     >>> memberships(np.array([[0.0]]), np.array([[0.0], [1.0], [9.0]]), 2, 1.0).toarray().round(3)
     array([[0.731, 0.269, 0.   ]])
     """
     F, columns = nearest(X, anchors, min(n_neighbors, len(anchors)))
-    return _sparse(F, columns, sigma, len(anchors))
+    return _membership_matrix(F, columns, sigma, len(anchors))
 
 
-def _sparse(F: Array, columns: NDArray[np.intp], sigma: float, n_anchors: int) -> csr_array:
-    """Memberships from the squared distances and the numbers of the nearest anchors."""
+def _membership_matrix(
+    F: Array, columns: NDArray[np.intp], sigma: float, n_anchors: int
+) -> csr_array:
+    """Return memberships from the squared distances and column numbers of the nearest anchors."""
     n, k = F.shape
     F = F.astype(np.float64, copy=False)
-    weights = np.exp((F[:, :1] - F) / sigma**2)  # less the smallest: far rows would give 0 / 0
+    weights = np.exp((F[:, :1] - F) / sigma**2)  # minus the smallest: avoids 0 / 0 for far rows
     weights /= weights.sum(axis=1, keepdims=True)
     starts = np.arange(0, n * k + 1, k)
     return csr_array((weights.ravel(), columns.ravel(), starts), shape=(n, n_anchors))
 
 
 def anchor_graph(Z: csr_array) -> FactoredGraph:
-    """S = Z Λ⁻¹ Zᵀ for memberships Z; no anchor may be without a row."""
+    """Return S = Z Λ⁻¹ Zᵀ for memberships Z; each anchor must have a row."""
     return FactoredGraph((Z @ diags_array(1.0 / Z.sum(axis=0))).tocsr(), Z)
 
 
 def anchor_eigenvectors(Z: csr_array, n_components: int) -> Array:
-    """Leading eigenvectors F of S apart from the constant one, with FᵀF = nI and 1ᵀF = 0.
+    """Return the leading eigenvectors F of S except the constant one: FᵀF = nI and 1ᵀF = 0.
 
-    They follow from those of the small matrix Λ^-½ ZᵀZ Λ^-½. The constant vector is taken
-    out beforehand: where the graph falls apart it shares its eigenvalue with others.
+    They follow from those of the small matrix Λ^-½ ZᵀZ Λ^-½. The constant vector is removed
+    first: in a disconnected graph it shares its eigenvalue with others.
 
     Parameters
     ----------
     Z : sparse array of shape (n, m)
         Memberships.
     n_components : int
-        Eigenvectors wanted.
+        Number of eigenvectors.
 
     Returns
     -------
     F : array of shape (n, p)
-        p = n_components, or the rank of S less one where that is smaller.
+        p = min(n_components, rank of S - 1).
     """
     n = Z.shape[0]
     mass: Array = np.asarray(Z.sum(axis=0), dtype=np.float64)
     root = np.sqrt(mass)
     Y = Z @ diags_array(1.0 / root)  # S = Y Yᵀ
     values, V = eigh((Y.T @ Y).toarray() - np.outer(root, root) / n, check_finite=False)
-    keep = np.flatnonzero(values > _ALIKE)[::-1]
-    values, V = values[keep], _settled(values[keep], V[:, keep], mass)
+    keep = np.flatnonzero(values > _EQUAL)[::-1]
+    values, V = values[keep], _resolve_ties(values[keep], V[:, keep], mass)
     F: Array = np.sqrt(n) * (Y @ (V / np.sqrt(values))[:, :n_components])
     return F * majority_sign(F)
 
 
-def _settled(values: Array, V: Array, mass: Array) -> Array:
-    """Eigenvectors that share an eigenvalue, turned to the principal axes of the masses.
+def _resolve_ties(values: Array, V: Array, mass: Array) -> Array:
+    """Rotate eigenvectors that share an eigenvalue to the principal axes of the masses.
 
-    A graph in several parts has as many eigenvalues one; rounding would choose their vectors.
+    The eigenvalue one is repeated if the graph is disconnected. Without this rule, rounding would
+    choose the eigenvectors.
     """
-    ends = np.flatnonzero(np.abs(np.diff(values)) > _ALIKE) + 1
+    ends = np.flatnonzero(np.abs(np.diff(values)) > _EQUAL) + 1
     groups = np.split(V, ends, axis=1)
     return np.hstack([G @ eigh((G.T * mass) @ G)[1] if G.shape[1] > 1 else G for G in groups])

@@ -1,8 +1,8 @@
-"""Hash functions over similarities to anchors: what SDH, FSDH and SCDH have in common.
+"""Hash functions of similarities to anchors: the common parts of KSH, SDH, FSDH and SCDH.
 
-Each of them finds codes B for labelled rows, and a ridge regression P of the codes on
-[φ(x), 1], φ the similarities of a row to anchors, carries them to new rows. SDH and
-FSDH share the alternation as well and differ in what they ask of codes and labels.
+SDH, FSDH and SCDH learn codes B of labelled rows. A ridge regression P of the codes on [φ(x), 1]
+encodes new rows; φ(x) are the similarities of a row to the anchors. SDH and FSDH also share the
+optimisation loop and differ in the term that joins codes and labels.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 from sklearn.utils import gen_batches
@@ -18,10 +18,10 @@ from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array, RidgeSolver
 from .._core.validation import Flag, Range, Rules
-from ..codes import MAX_BITS
-from ..models.base import BaseLabelHasher, Ids
+from ..models.base import N_BITS, BaseLabelHasher, Ids
 from ..models.encoder import LinearEncoder
-from ..models.feature_maps import AnchorKernel, UnitRows, outward
+from ..models.feature_maps import AnchorKernel, outward, unit_row_map
+from ..neighbors.graphs import FactoredGraph
 
 _TILE = 1024  # rows mapped at a time
 
@@ -29,11 +29,11 @@ _TILE = 1024  # rows mapped at a time
 class BaseKernelHasher(BaseLabelHasher):
     """A method whose hash function is sign([φ(x), 1] P).
 
-    A subclass says in `_learn_projection(phi, y, rng)` what P is.
+    Subclasses implement `_learn_projection(phi, y, rng)`, which returns P.
     """
 
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "n_anchors": Range(1, kind=Integral),
         "sigma": Range(0, above=True),
         "unit_rows": Flag(),
@@ -50,23 +50,23 @@ class BaseKernelHasher(BaseLabelHasher):
         rng = check_random_state(self.random_state)
         seed = rng.randint(2**31 - 1)
         kernel = AnchorKernel(self.n_anchors, 2.0 * self.sigma**2, seed, self.kernel)
-        maps: list[Any] = [UnitRows().fit(X), kernel] if self.unit_rows else [kernel]
-        for earlier in maps[:-1]:
-            X = earlier.transform(X)
-        order = outward(X)  # so that what is drawn row by row is blind to the order of the samples
+        maps, X = unit_row_map(X, self.unit_rows)
+        order = outward(X)  # draws per row then do not depend on the order of the samples
         X, y = X[order], y[order]
         P = self._learn_projection(with_constant(kernel.fit(X), X), y, rng).astype(X.dtype)
-        return LinearEncoder(P[:-1], np.zeros(len(P) - 1, X.dtype), maps=maps, intercept=P[-1])
+        return LinearEncoder(
+            P[:-1], np.zeros(len(P) - 1, X.dtype), maps=[*maps, kernel], intercept=P[-1]
+        )
 
     @abstractmethod
     def _learn_projection(self, phi: Array, y: Ids, rng: np.random.RandomState) -> Array:
-        """P, of shape (m + 1, n_bits), for rows [φ(x), 1] of classes y."""
+        """Return P of shape (m + 1, n_bits) for rows [φ(x), 1] of classes y."""
 
 
 def with_constant(kernel: AnchorKernel, X: Array) -> Array:
-    """[φ(x), 1] of each row, filled in tiles: nothing of this size is held twice.
+    """Return [φ(x), 1] of each row, computed in tiles to save memory.
 
-    In float64 whatever X is: a ridge as small as these methods take is lost in float32.
+    The result is float64 for any X: the small ridges of these methods would be lost in float32.
     """
     phi = np.ones((len(X), len(kernel.anchors_) + 1))
     for rows in gen_batches(len(X), _TILE):
@@ -74,22 +74,37 @@ def with_constant(kernel: AnchorKernel, X: Array) -> Array:
     return phi
 
 
+def label_contrast(graph: FactoredGraph, H: Array) -> Array:
+    """Return S H with S = 2 W - 11ᵀ for a label graph W: +1 inside a class, -1 across classes.
+
+    >>> from bridgehash.neighbors.graphs import label_graph
+    >>> y = np.array([0, 0, 1])
+    >>> label_contrast(label_graph(y, y), np.eye(3))
+    array([[ 1.,  1., -1.],
+           [ 1.,  1., -1.],
+           [-1., -1.,  1.]])
+    """
+    SH = 2.0 * (graph @ H)
+    SH -= H.sum(axis=0)
+    return SH
+
+
 class LabelTerm(Protocol):
-    """What a method asks of codes B and labels, by way of weights W."""
+    """The term of an objective that joins codes B and labels through weights W."""
 
     def weights(self, B: Array) -> Array:
-        """The best W for given codes."""
+        """Return the best W for given codes."""
 
     def codes(self, B: Array, W: Array, pull: Array) -> Array:
-        """Codes at least as good as B: minimise the loss - 2 tr(Bᵀ pull) for given W."""
+        """Return codes no worse than B at minimising loss(B, W) - 2 tr(Bᵀ pull)."""
 
     def loss(self, B: Array, W: Array) -> float:
-        """The value of the term."""
+        """Return the value of the term."""
 
 
 @dataclass(frozen=True)
-class Codes:
-    """What the alternation leaves: the regression, the weights, the codes, the way there."""
+class RegressionResult:
+    """Result of `discrete_regression`."""
 
     P: Array  # (m + 1, r)
     W: Array
@@ -106,10 +121,11 @@ def discrete_regression(
     ridge: float,
     max_iter: int,
     tol: float,
-) -> Codes:
-    """min term(B, W) + ν (‖B - φP‖² + ρ ‖P‖²) over signs B, weights W and P, in turns.
+) -> RegressionResult:
+    """Minimise term(B, W) + ν (‖B - φP‖² + ρ ‖P‖²) over signs B, weights W and P in turns.
 
-    ν is `fit_weight`, ρ is `ridge`. It ends when φP meets the codes, or P stays, to `tol`.
+    ν is `fit_weight`, ρ is `ridge`. It stops when φP equals the codes, or P no longer changes,
+    within the relative tolerance `tol`.
     """
     regress = RidgeSolver(phi, ridge)
     W, P = term.weights(B), regress(B)
@@ -127,14 +143,13 @@ def discrete_regression(
             break
         if np.linalg.norm(P - P_before) < tol * np.linalg.norm(P):
             break
-    return Codes(P, W, B, objective)
+    return RegressionResult(P, W, B, objective)
 
 
 class BaseRegressionHasher(BaseKernelHasher):
-    """A method that finds its codes by `discrete_regression`.
+    """A method that learns its codes with `discrete_regression`.
 
-    A subclass says in `_term(y)` what it asks of codes and labels, in `_start(y, rng)` which
-    codes it starts from.
+    Subclasses implement `_term(y)`, the label term, and `_start(y, rng)`, the first codes.
     """
 
     _rules: ClassVar[Rules] = {
@@ -170,14 +185,14 @@ class BaseRegressionHasher(BaseKernelHasher):
 
     @abstractmethod
     def _term(self, y: Ids) -> LabelTerm:
-        """The part of the objective that knows the labels."""
+        """Return the term of the objective that depends on the labels."""
 
     @abstractmethod
     def _start(self, y: Ids, rng: np.random.RandomState) -> Array:
-        """The codes to start from, as floats."""
+        """Return the first codes, as floats."""
 
     def _learn_projection(self, phi: Array, y: Ids, rng: np.random.RandomState) -> Array:
-        found = discrete_regression(
+        result = discrete_regression(
             phi,
             self._start(y, rng),
             self._term(y),
@@ -186,6 +201,6 @@ class BaseRegressionHasher(BaseKernelHasher):
             max_iter=self.max_iter,
             tol=self.tol,
         )
-        self.objective_ = np.array(found.objective)
-        self.n_iter_ = len(found.objective)
-        return found.P
+        self.objective_ = np.array(result.objective)
+        self.n_iter_ = len(result.objective)
+        return result.P

@@ -10,57 +10,56 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_random_state
 
 from .._core.arrays import balanced_signs
-from .._core.linalg import Array, RidgeSolver, itq_projection, standardised
+from .._core.linalg import Array, RidgeSolver
 from .._core.validation import OneOf, Range, Rules
-from ..codes import MAX_BITS
-from ..models.base import About, BaseHasher
+from ..models.base import N_BITS, About, BaseHasher
 from ..models.encoder import LinearEncoder
 from ..neighbors.graphs import Graph, laplacian
 from ._anchor_graph import AnchorGraphMap, anchor_graph
+from ._projections import itq_projection, standardised
 
 _ITQ_ROUNDS = 50
-# The thresholds tried in a round. Below one they are of no use: a single flip lowers the objective
-# only where the slope against the bit exceeds its own curvature, close to two in large graphs.
+# Thresholds tried in a round. Values below one do not help: a flip lowers the objective only if the
+# slope against the bit exceeds its curvature, which is close to two in large graphs.
 _THRESHOLDS = 1.5 ** np.arange(14)
 
 
 class DPLM(BaseHasher):
-    """Codes that vary little over an anchor graph, found by steps that stay among signs.
+    """Codes that are smooth over an anchor graph, optimised directly as signs.
 
     min tr(BᵀLB) + μ/(4nr) ‖BᵀB - nI‖² + ρ/(2n) ‖1ᵀB‖² over signs B of n rows and r bits, with L the
-    Laplacian of the graph. A round replaces B by sign(B - ∇f(B)/t): a bit flips where the slope
-    against it exceeds the threshold t. The form of the problem and of the step is the paper's.
+    Laplacian of the graph. A round replaces B by sign(B - ∇f(B)/t): a bit flips if the slope
+    against it exceeds the threshold t. The problem and the step follow the paper.
 
-    No public code is known, and the rest is ours. The start is ITQ's codes, balanced: from there
-    the objective mostly ends lower than from the eigenvectors of the graph, and codes of two
-    domains stay comparable. The threshold of a round is one, raised by half until the objective
-    falls; rounds end when it does not. Codes of all rows are signs of a function fitted to B:
-    oos="linear" is a ridge regression on the rows, brought to root-mean-square norm one;
-    oos="anchor" takes the mean code around each anchor. Codes may be longer than the rank of the
-    data, as those of ITQ.
+    No public code is known; the rest is ours. The start is balanced ITQ codes: the final objective
+    is mostly lower than from the eigenvectors of the graph, and codes of two domains stay
+    comparable. The threshold of a round is one, multiplied by 1.5 until the objective falls; the
+    rounds stop if it does not. New rows are encoded by a function fitted to B: oos="linear" is
+    a ridge regression on rows of root-mean-square norm one, oos="anchor" uses the mean code around
+    each anchor. Codes may be longer than the rank of the data, as in ITQ.
 
     Parameters
     ----------
     n_bits : int, default=64
     n_anchors, n_neighbors : int, default=300 and 3
-        Of the graph (see `AnchorGraphMap`).
+        Parameters of the graph (see `AnchorGraphMap`).
     mu : float, default=5.0
         μ, the weight of uncorrelated bits.
     rho : float, default=1.0
         ρ, the weight of balanced bits.
     max_iter : int, default=50
-        Rounds at most.
+        Maximum number of rounds.
     oos : "linear" or "anchor", default="linear"
-        How rows out of the sample get their codes; those in it get theirs in the same way.
+        How rows are encoded, training rows included.
     ridge : float, default=1.0
-        Of the regression.
+        Ridge of the regression.
     random_state : int, RandomState or None
-        Draws the start of the anchors and the first rotation of ITQ.
+        Draws the first anchors and the first rotation of ITQ.
     """
 
     about: ClassVar = About("unsupervised", "Shen et al., TIP 25(12), 2016")
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "n_anchors": Range(2, kind=Integral),
         "n_neighbors": Range(1, kind=Integral),
         "mu": Range(0),
@@ -94,14 +93,14 @@ class DPLM(BaseHasher):
 
     def _learn(self, X: Array, y: NDArray[Any] | None) -> LinearEncoder:
         rng = check_random_state(self.random_state)
-        seed = rng.randint(np.iinfo(np.int32).max)  # a number, which a saved model can keep
+        seed = rng.randint(np.iinfo(np.int32).max)  # an integer can be saved with the model
         anchors = AnchorGraphMap(self.n_anchors, self.n_neighbors, random_state=seed).fit(X)
         graph = anchor_graph(anchors.memberships(X))
         X, mean, scale = standardised(X)
         B = balanced_signs(X @ itq_projection(X, self.n_bits, _ITQ_ROUNDS, rng))
         mu, rho = self.mu / B.size, self.rho / len(B)
-        B, self.objective_ = minimised(graph, B, mu, rho, self.max_iter)
-        self.n_iter_ = len(self.objective_)
+        B, self.objective_ = minimise(graph, B, mu, rho, self.max_iter)
+        self.n_iter_ = len(self.objective_) or min(self.max_iter, 1)  # one that lowers nothing
         if self.oos == "anchor":
             A: Array = (graph.left.T @ B).astype(X.dtype, copy=False)
             return LinearEncoder(A, np.zeros(len(A), X.dtype), maps=[anchors])
@@ -109,7 +108,7 @@ class DPLM(BaseHasher):
 
 
 def objective(graph: Graph, B: Array, mu: float, rho: float) -> float:
-    """f(B) = tr(BᵀLB) + μ/4 ‖BᵀB - nI‖² + ρ/2 ‖1ᵀB‖²."""
+    """Return f(B) = tr(BᵀLB) + μ/4 ‖BᵀB - nI‖² + ρ/2 ‖1ᵀB‖²."""
     smooth = np.vdot(B, laplacian(graph, B))
     return float(
         smooth + mu / 4 * np.square(_overlaps(B)).sum() + rho / 2 * np.square(B.sum(axis=0)).sum()
@@ -117,7 +116,7 @@ def objective(graph: Graph, B: Array, mu: float, rho: float) -> float:
 
 
 def gradient(graph: Graph, B: Array, mu: float, rho: float) -> Array:
-    """∇f(B) = 2LB + μ B(BᵀB - nI) + ρ 11ᵀB."""
+    """Return ∇f(B) = 2LB + μ B(BᵀB - nI) + ρ 11ᵀB."""
     G = laplacian(graph, B)
     G *= 2.0
     G += B @ (mu * _overlaps(B))
@@ -126,31 +125,33 @@ def gradient(graph: Graph, B: Array, mu: float, rho: float) -> Array:
 
 
 def _overlaps(B: Array) -> Array:
-    """BᵀB - nI."""
+    """Return BᵀB - nI."""
     C = B.T @ B
     C.flat[:: len(C) + 1] -= len(B)
     return C
 
 
-def minimised(graph: Graph, B: Array, mu: float, rho: float, max_iter: int) -> tuple[Array, Array]:
-    """Codes of lower f, from B, and f after each round that lowered it."""
-    found = []
+def minimise(graph: Graph, B: Array, mu: float, rho: float, max_iter: int) -> tuple[Array, Array]:
+    """Lower f from B in rounds; return the codes, and f after each round."""
+    values = []
     f = objective(graph, B, mu, rho)
     for _ in range(max_iter):
-        lower = _flipped(graph, B, f, mu, rho)
+        lower = _flip_bits(graph, B, f, mu, rho)
         if lower is None:
             break
         B, f = lower
-        found.append(f)
-    return B, np.array(found)
+        values.append(f)
+    return B, np.array(values)
 
 
-def _flipped(graph: Graph, B: Array, f: float, mu: float, rho: float) -> tuple[Array, float] | None:
-    """sign(B - ∇f/t) and its f at the first threshold t where f falls; None if it never does."""
+def _flip_bits(
+    graph: Graph, B: Array, f: float, mu: float, rho: float
+) -> tuple[Array, float] | None:
+    """Return sign(B - ∇f/t) and its f at the first threshold t at which f falls, or None."""
     G = gradient(graph, B, mu, rho)
     for t in _THRESHOLDS:
         B_new = np.where(G / t <= B, 1.0, -1.0).astype(B.dtype)
-        if np.array_equal(B_new, B):  # no bit flips, nor does one at any larger threshold
+        if np.array_equal(B_new, B):  # no bit flips at this or any larger threshold
             return None
         f_new = objective(graph, B_new, mu, rho)
         if f_new < f:

@@ -13,12 +13,12 @@ from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array, pca, random_orthonormal
 from .._core.validation import OneOf, Range, Rules
-from ..codes import MAX_BITS, signs
-from ..models.base import About, TrainingData
+from ..codes import signs
+from ..models.base import N_BITS, About, TrainingData
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import outward
 from ._stiefel import Objective, cayley_curve
-from .shared import CommonSpaceHasher, Stacked
+from .shared import BaseSharedHasher, StackedDomains
 
 _SHARPNESS = 10.0  # of the half-quadratic weights
 _HALVINGS = 30
@@ -28,23 +28,22 @@ Weights = Callable[[Array], Array]  # M² for a given Wₜ - Wₛ
 Step = Callable[[Array, Objective], Array]
 
 
-class GTH(CommonSpaceHasher):
-    """Target and source principal components, turned towards their codes and towards each other.
+class GTH(BaseSharedHasher):
+    """Principal components of target and source, rotated towards their codes and each other.
 
     min ‖M ∘ (Wₜ - Wₛ)‖² + λₜ ‖Bₜ - Xₜ Wₜ‖² + λₛ ‖Bₛ - Xₛ Wₛ‖² over signs B and projections W with
     orthonormal columns. GTH-g has M = 1; GTH-h draws weights that are small where the two
-    projections differ most. A round turns Wₜ and then Wₛ by some steps along a Cayley curve,
-    W ← WQ, and takes new signs. So W never leaves the principal subspace it starts in: GTH is
+    projections differ most. A round rotates Wₜ and then Wₛ by some steps along a Cayley curve,
+    W ← WQ, and computes new signs. So W stays in the principal subspace in which it starts: GTH is
     ITQ with a coupling.
 
-    Objective, weights, constants and the order of the steps are those of the paper and of its
-    public code, GTH. As there, Wₜ encodes both domains: nothing aligns the columns of Wₛ with
-    those of Wₜ, and codes of the source by Wₛ are found at chance level. Ours are: the mean of
-    both domains and a common scale in place of the mean of the target; first signs that do
-    not depend on the order of the samples; the safe step; codes longer than the rank
-    of the data, which start at principal components spread over all bits by random
-    orthonormal rows. The weights of GTH-h belong to single features: unlike GTH-g it notices a
-    rotation of the features.
+    Objective, weights, constants and the order of the steps follow the paper and its public code,
+    GTH. As there, Wₜ encodes both domains: nothing aligns the columns of Wₛ with those of Wₜ, and
+    codes by Wₛ score at chance level. Ours: the mean of both domains and a common scale instead of
+    the mean of the target; first signs that do not depend on the order of the samples; the safe
+    step; codes longer than the rank of the data, which start at principal components spread over
+    all bits by random orthonormal rows. The weights of GTH-h belong to single features: unlike
+    GTH-g it depends on a rotation of the features.
 
     Parameters
     ----------
@@ -52,21 +51,22 @@ class GTH(CommonSpaceHasher):
     weights : {"uniform", "half_quadratic"}, default="uniform"
         M of GTH-g or of GTH-h.
     step : {"safe", "fixed"}, default="safe"
-        "safe" starts with a turn of at most one radian and halves it until the objective falls.
-        "fixed" takes `tau` whatever happens, on rows as they are, as the public code does; with
-        features of unit norm that is so long that the objective climbs.
+        "safe" starts with a rotation of at most one radian and halves it until the objective
+        falls. "fixed" always uses `tau`, on rows that are not scaled, as the public code does; for
+        features of unit norm this step is so long that the objective rises.
     lam_target, lam_source : float, default=0.1 and 1.0
         λₜ and λₛ.
     tau : float, default=0.1
         The fixed step.
     quantile : float, default=0.8
-        Share of the entries of Wₜ - Wₛ whose weight in GTH-h is above one half.
+        Share of the entries of Wₜ - Wₛ with a weight above one half in GTH-h.
     max_iter : int, default=20
-        Rounds; there is no stopping test. The public code makes 5 with its fixed step.
+        Number of rounds; there is no stopping test. The public code uses 5 with a fixed step.
     inner_iter : int, default=5
-        Turns of each projection in a round.
+        Rotations of each projection per round.
     random_state : int, RandomState or None
-        Draws the first signs, the weights of GTH-h, and the rows that spread long codes.
+        Draws the first signs, the weights of GTH-h, and the rows that spread components over long
+        codes.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class GTH(CommonSpaceHasher):
 
     about: ClassVar = About("unsupervised", "Liu & Zhang, AAAI 2019")
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "weights": OneOf(("uniform", "half_quadratic")),
         "step": OneOf(("safe", "fixed")),
         "lam_target": Range(0),
@@ -113,31 +113,30 @@ class GTH(CommonSpaceHasher):
         self.inner_iter = inner_iter
         self.random_state = random_state
 
-    def _learn_in_common(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
+    def _learn_shared(self, data: TrainingData) -> LinearEncoder:
         rng = check_random_state(self.random_state)
-        rows = Stacked.of(data.X_source, data.X_target, scaled=self.step == "safe")
+        rows = StackedDomains.build(data.X_source, data.X_target, scaled=self.step == "safe")
         X_s, X_t = rows.domains
         W_s, W_t = first_projections(X_s, X_t, self.n_bits, rng)
-        source = Side(X_s, W_s, random_signs(X_s, self.n_bits, rng), self.lam_source)
-        target = Side(X_t, W_t, random_signs(X_t, self.n_bits, rng), self.lam_target)
+        source = GTHDomain(X_s, W_s, random_signs(X_s, self.n_bits, rng), self.lam_source)
+        target = GTHDomain(X_t, W_t, random_signs(X_t, self.n_bits, rng), self.lam_target)
+
+        def weights(gap: Array) -> Array:
+            if self.weights == "uniform":
+                return np.ones_like(gap)
+            return half_quadratic(gap, rng.uniform(size=gap.shape), self.quantile)
+
+        step = safe_step if self.step == "safe" else fixed_step(self.tau)
         target, _, self.objective_ = solve(
-            target, source, self._weights(rng), self._step(), self.max_iter, self.inner_iter
+            target, source, weights, step, self.max_iter, self.inner_iter
         )
         self.n_iter_ = self.max_iter
-        return rows.encoder(target.W), rows.encoder(target.W)
-
-    def _weights(self, rng: np.random.RandomState) -> Weights:
-        if self.weights == "uniform":
-            return np.ones_like
-        return lambda gap: half_quadratic(gap, rng.uniform(size=gap.shape), self.quantile)
-
-    def _step(self) -> Step:
-        return safe_step if self.step == "safe" else fixed_step(self.tau)
+        return rows.encoder(target.W)
 
 
 @dataclass(frozen=True)
-class Side:
-    """One domain and what is being learned of it."""
+class GTHDomain:
+    """One domain: its rows, projection, codes and weight."""
 
     X: Array  # (n, d)
     W: Array  # (d, r)
@@ -148,7 +147,7 @@ class Side:
 def first_projections(
     X_s: Array, X_t: Array, n_bits: int, rng: np.random.RandomState
 ) -> tuple[Array, Array]:
-    """Principal directions of each domain; too few of them are spread over all bits alike."""
+    """Return principal directions of each domain; if too few, spread equally over all bits."""
     P_s, P_t = pca(X_s, n_bits), pca(X_t, n_bits)
     p_s, p_t = P_s.shape[1], P_t.shape[1]
     if min(p_s, p_t) == n_bits:
@@ -158,17 +157,17 @@ def first_projections(
 
 
 def random_signs(X: Array, n_bits: int, rng: np.random.RandomState) -> Array:
-    """Signs for the rows of X, drawn in an order that no shuffling of the rows changes."""
+    """Draw signs for the rows of X; the draw does not depend on the order of the rows."""
     B = np.empty((len(X), n_bits), X.dtype)
     B[outward(X)] = signs(rng.standard_normal(B.shape))
     return B
 
 
 def half_quadratic(gap: Array, U: Array, quantile: float) -> Array:
-    """M² of GTH-h: about one where the gap is small, about zero where it is large.
+    """Return M² of GTH-h: about one where the gap is small, about zero where it is large.
 
-    1 / (1 + exp(β (E - δ))) with E = (U ∘ gap)², δ the given quantile of E and β = 10 / δ; U is
-    uniform in (0, 1).
+    M² = 1 / (1 + exp(β (E - δ))) with E = (U ∘ gap)², δ the given quantile of E and β = 10 / δ; U
+    is uniform in (0, 1).
     """
     E = (U * gap) ** 2
     rank = int(np.ceil(quantile * E.size)) - 1
@@ -176,12 +175,12 @@ def half_quadratic(gap: Array, U: Array, quantile: float) -> Array:
     return expit(_SHARPNESS * (1.0 - E / delta)).astype(gap.dtype)
 
 
-def turning_objective(side: Side, W_other: Array, M2: Array) -> Objective:
-    """What W decides among all WQ, Q orthogonal, with its gradient.
+def rotation_objective(domain: GTHDomain, W_other: Array, M2: Array) -> Objective:
+    """Return the part of the objective that changes under W ← WQ, with its gradient.
 
-    ‖M ∘ (W - W')‖² - 2λ tr(WᵀXᵀB); ‖B‖² and ‖XWQ‖² = ‖XW‖² are the same for all.
+    ‖M ∘ (W - W')‖² - 2λ tr(WᵀXᵀB); ‖B‖² and ‖XWQ‖² = ‖XW‖² are constant for orthogonal Q.
     """
-    XB = side.lam * (side.X.T @ side.B)
+    XB = domain.lam * (domain.X.T @ domain.B)
 
     def value_and_gradient(W: Array) -> tuple[float, Array]:
         gap = W - W_other
@@ -192,7 +191,7 @@ def turning_objective(side: Side, W_other: Array, M2: Array) -> Objective:
 
 
 def fixed_step(tau: float) -> Step:
-    """A turn of the given length along the curve, up or down."""
+    """Return a step of fixed length along the curve, whether the objective falls or not."""
 
     def step(W: Array, objective: Objective) -> Array:
         _, G = objective(W)
@@ -202,10 +201,11 @@ def fixed_step(tau: float) -> Step:
 
 
 def safe_step(W: Array, objective: Objective) -> Array:
-    """The first turn that lowers the objective: of at most one radian, halved as often as needed.
+    """Rotate W by at most one radian, halved until the objective falls.
 
-    With K = WᵀG - GᵀW the slope along the curve is -½ ‖K‖², so that some turn does. ‖K‖ / √2 is
-    no less than the spectral norm: singular values of a skew matrix come in pairs.
+    With K = WᵀG - GᵀW the slope along the curve is -½ ‖K‖², so a short enough step lowers the
+    objective. ‖K‖ / √2 is at least the spectral norm: singular values of a skew matrix come in
+    pairs.
     """
     value, G = objective(W)
     K = W.T @ G
@@ -213,45 +213,52 @@ def safe_step(W: Array, objective: Objective) -> Array:
     curve = cayley_curve(W.T, G.T)
     tau = float(np.sqrt(2.0)) / max(float(np.linalg.norm(K)), _TINY)
     for _ in range(_HALVINGS):
-        turned = curve(tau).T
-        if objective(turned)[0] < value:
-            return turned
+        rotated = curve(tau).T
+        if objective(rotated)[0] < value:
+            return rotated
         tau /= 2
     return W
 
 
 def solve(
-    target: Side, source: Side, weights: Weights, step: Step, max_iter: int, inner_iter: int
-) -> tuple[Side, Side, Array]:
-    """Rounds of turns and signs: the sides at the end, and the objective after each round."""
+    target: GTHDomain,
+    source: GTHDomain,
+    weights: Weights,
+    step: Step,
+    max_iter: int,
+    inner_iter: int,
+) -> tuple[GTHDomain, GTHDomain, Array]:
+    """Alternate rotations and signs; return both domains and the objective after each round."""
     values = []
     for _ in range(max_iter):
         M2 = weights(target.W - source.W)
-        target = turned(target, source.W, M2, step, inner_iter)
-        source = turned(source, target.W, M2, step, inner_iter)
-        target, source = with_new_signs(target), with_new_signs(source)
+        target = projection_step(target, source.W, M2, step, inner_iter)
+        source = projection_step(source, target.W, M2, step, inner_iter)
+        target, source = code_step(target), code_step(source)
         values.append(loss(target, source, M2))
     return target, source, np.array(values)
 
 
-def turned(side: Side, W_other: Array, M2: Array, step: Step, n_steps: int) -> Side:
-    """The W-step of one domain."""
-    objective, W = turning_objective(side, W_other, M2), side.W
+def projection_step(
+    domain: GTHDomain, W_other: Array, M2: Array, step: Step, n_steps: int
+) -> GTHDomain:
+    """W-step of one domain."""
+    objective, W = rotation_objective(domain, W_other, M2), domain.W
     for _ in range(n_steps):
         W = step(W, objective)
-    return replace(side, W=W)
+    return replace(domain, W=W)
 
 
-def with_new_signs(side: Side) -> Side:
-    """The B-step of one domain."""
-    return replace(side, B=signs(side.X @ side.W).astype(side.B.dtype))
+def code_step(domain: GTHDomain) -> GTHDomain:
+    """B-step of one domain."""
+    return replace(domain, B=signs(domain.X @ domain.W).astype(domain.B.dtype))
 
 
-def loss(target: Side, source: Side, M2: Array) -> float:
-    """The objective of GTH."""
+def loss(target: GTHDomain, source: GTHDomain, M2: Array) -> float:
+    """Return the objective of GTH."""
     gap = target.W - source.W
     value = float(np.vdot(M2 * gap, gap))
-    for side in (target, source):
-        error = side.B - side.X @ side.W
-        value += side.lam * float(np.vdot(error, error))
+    for domain in (target, source):
+        error = domain.B - domain.X @ domain.W
+        value += domain.lam * float(np.vdot(error, error))
     return value

@@ -9,34 +9,31 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_random_state
 
-from .._core.linalg import Array, itq_projection
+from .._core.linalg import Array
 from .._core.validation import Range, Rules
-from ..codes import MAX_BITS
-from ..models.base import About, BaseHasher
+from ..models.base import N_BITS, About, BaseHasher
 from ..models.encoder import LinearEncoder
+from ._projections import itq_projection
 
 
 class ITQ(BaseHasher):
-    """Principal components, rotated so that their signs lose as little as possible.
+    """Principal components, rotated to minimise the quantisation error of their signs.
 
-    min ‖B - X P R‖² over signs B and rotations R, alternating two exact steps. Objective,
-    steps and the 50 rounds are the paper's and its public code's; the Haar-random start and
-    codes longer than the rank of the data (R then has orthonormal rows) are ours.
+    min ‖B - X P R‖² over signs B and rotations R, alternating two exact steps. Objective, steps and
+    the 50 rounds follow the paper and its public code. Ours: the uniformly random first rotation,
+    and codes longer than the rank of the data, for which R has orthonormal rows.
 
     Parameters
     ----------
     n_bits : int, default=64
     max_iter : int, default=50
-        Rounds; there is no stopping test.
+        Number of rounds; there is no stopping test.
     random_state : int, RandomState or None
         Draws the first rotation.
     """
 
     about: ClassVar = About("unsupervised", "Gong & Lazebnik, CVPR 2011; TPAMI 35(12), 2013")
-    _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
-        "max_iter": Range(0, kind=Integral),
-    }
+    _rules: ClassVar[Rules] = {"n_bits": N_BITS, "max_iter": Range(0, kind=Integral)}
 
     def __init__(
         self,

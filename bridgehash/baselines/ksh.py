@@ -11,53 +11,53 @@ from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array, majority_sign
 from .._core.validation import Range, Rules
-from ..codes import MAX_BITS, signs
-from ..models.base import About, BaseLabelHasher, Ids
+from ..codes import signs
+from ..models.base import N_BITS, About, BaseLabelHasher, Ids
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import AnchorKernel, drawn_rows
-from ..neighbors.graphs import label_contrast, label_graph
+from ..neighbors.graphs import label_graph
+from ._kernel import label_contrast
 
-_SINGULAR = 1e-8  # of the mean eigenvalue: the ridge of a scatter matrix that has no inverse
-_DOUBLINGS = 50  # of the curvature, at most, in one step of the refinement
-_FLAT = 1e-2  # a change of the smooth objective a row that ends the refinement
+_SINGULAR = 1e-8  # ridge of a singular scatter matrix, relative to the mean eigenvalue
+_DOUBLINGS = 50  # of the curvature, at most, per step of the refinement
+_FLAT = 1e-2  # change of the smooth objective per row below which the refinement stops
 
 
 class KSH(BaseLabelHasher):
-    """Bits of a kernel machine, one after the other, whose products tell who shares a class.
+    """Kernel hash functions, learned bit by bit, whose inner products match class similarities.
 
-    min ‖BBᵀ/r - S‖² over B = sign(KA): S is +1 within a class and -1 across, K the centred
-    Gaussian similarities of some labelled rows to anchors. Each bit explains what the
-    bits before it left, R = rS - Σ bbᵀ: a generalised eigenvector starts it, accelerated gradient
-    steps on -pᵀRp with a smooth sign p refine it, and the better of the two is kept. Objective,
-    steps and constants are those of the paper and its public code,
-    Supervised-Hashing-with-Kernels. Ours: products with R by class sums instead of an l × l
-    matrix, a ridge where the eigenproblem is singular, the sign of an eigenvector (the third moment
-    of its projections is positive). Labelled rows alone are seen. Kernel widths and means come from
-    all of them.
+    min ‖BBᵀ/r - S‖² over B = sign(KA): S is +1 within a class and -1 across, K are the centred
+    Gaussian similarities of some labelled rows to anchors. Each bit fits the residual of the bits
+    before it, R = rS - Σ bbᵀ: it starts at a generalised eigenvector, is refined by accelerated
+    gradient steps on -pᵀRp with a smooth sign p, and the better of the two is kept. Objective,
+    steps and constants follow the paper and its public code, Supervised-Hashing-with-Kernels.
+    Ours: products with R by class sums instead of an l × l matrix; a ridge if the eigenproblem is
+    singular; the sign of an eigenvector (the third moment of its projections is positive). Rows
+    without a label are not used. Kernel width and mean use all labelled rows.
 
     Parameters
     ----------
     n_bits : int, default=64
     n_anchors : int, default=300
-        Rows drawn as anchors; all where there are fewer.
+        Random rows used as anchors; all rows if there are fewer.
     n_labelled : int, default=2000
-        l, rows drawn for S; all where there are fewer.
+        l, random rows used in S; all rows if there are fewer.
     max_iter : int, default=500
-        Gradient steps a bit at most.
+        Maximum number of gradient steps per bit.
     random_state : int, RandomState or None
-        Draws both.
+        Draws both sets of rows.
 
     Attributes
     ----------
     objective_ : array of shape (n_bits,)
         After each bit.
     n_iter_ : int
-        Gradient steps of the bit that took most.
+        Largest number of gradient steps of any bit.
     """
 
     about: ClassVar = About("supervised", "Liu, Wang, Ji, Jiang & Chang, CVPR 2012", ("y",))
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "n_anchors": Range(1, kind=Integral),
         "n_labelled": Range(2, kind=Integral),
         "max_iter": Range(0, kind=Integral),
@@ -91,34 +91,37 @@ class KSH(BaseLabelHasher):
 
 
 class Residual:
-    """R = rS - BBᵀ: what the bits so far leave of the similarities; never formed."""
+    """R = rS - BBᵀ: the similarities that the bits so far do not explain; never formed."""
 
     def __init__(self, y: Ids, n_bits: int) -> None:
         self._y, self._n_bits = y, n_bits
         self._bits: Array = np.empty((n_bits, len(y)))
-        self._n_found = 0
+        self._n_learned = 0
         self.square = float(n_bits * len(y)) ** 2  # ‖R‖²
 
     def __matmul__(self, p: Array) -> Array:
-        """R p for a vector p."""
-        B = self._bits[: self._n_found]
-        sums = np.bincount(self._y, weights=p)  # a class
+        """Return R p for a vector p."""
+        B = self._bits[: self._n_learned]
+        sums = np.bincount(self._y, weights=p)  # per class
         Sp = 2.0 * sums[self._y] - sums.sum()
         return self._n_bits * Sp - (B @ p) @ B
 
     def explained(self, p: Array) -> float:
-        """pᵀRp."""
+        """Return pᵀRp."""
         return float(p @ (self @ p))
 
     def subtract(self, b: Array) -> None:
-        """R - bbᵀ in place of R."""
+        """Replace R by R - bbᵀ."""
         self.square += float(len(b)) ** 2 - 2.0 * self.explained(b)
-        self._bits[self._n_found] = b
-        self._n_found += 1
+        self._bits[self._n_learned] = b
+        self._n_learned += 1
 
 
 def greedy_bits(K: Array, y: Ids, n_bits: int, max_iter: int) -> tuple[Array, list[float], int]:
-    """Projections A of centred kernel rows, the objective after each bit, most steps taken."""
+    """Learn the bits one by one from centred kernel rows.
+
+    Returns the projections A, the objective after each bit, and the largest number of steps.
+    """
     R = Residual(y, n_bits)
     scatter = invertible(K.T @ K)
     KRK = n_bits * K.T @ label_contrast(label_graph(y, y), K)
@@ -140,7 +143,7 @@ def greedy_bits(K: Array, y: Ids, n_bits: int, max_iter: int) -> tuple[Array, li
 
 
 def invertible(C: Array) -> Array:
-    """C with a small ridge where it is singular: anchors repeat, or outnumber the rows."""
+    """Return C, with a small ridge if it is singular: repeated anchors, or more than rows."""
     ridge = _SINGULAR * float(np.trace(C)) / len(C)
     if eigh(C, eigvals_only=True, subset_by_index=(0, 0))[0] > ridge:
         return C
@@ -148,7 +151,7 @@ def invertible(C: Array) -> Array:
 
 
 def spectral_start(K: Array, KRK: Array, scatter: Array) -> Array:
-    """argmax (Ka)ᵀR(Ka) / ‖Ka‖², scaled to ‖Ka‖² = l: the sign of the bit left out."""
+    """Return argmax (Ka)ᵀR(Ka) / ‖Ka‖², scaled to ‖Ka‖² = l: the bit without its sign function."""
     m = len(KRK)
     a: Array = eigh(KRK, scatter, subset_by_index=(m - 1, m - 1))[1][:, 0]
     h = K @ a
@@ -157,17 +160,17 @@ def spectral_start(K: Array, KRK: Array, scatter: Array) -> Array:
 
 
 def smooth_loss(R: Residual, h: Array) -> tuple[float, Array]:
-    """g = -pᵀRp with p = 2 / (1 + exp(-h)) - 1, and its gradient by h."""
-    p = np.tanh(h / 2)  # the same, and it never overflows
+    """Return g = -pᵀRp with p = 2 / (1 + exp(-h)) - 1, and its gradient with respect to h."""
+    p = np.tanh(h / 2)  # the same, without overflow
     Rp = R @ p
     return -float(p @ Rp), -Rp * (1.0 - p * p)
 
 
 def refine(K: Array, R: Residual, a: Array, max_iter: int) -> tuple[Array, int]:
-    """Accelerated gradient steps (Nesterov) on the smooth loss from a; their number, too.
+    """Minimise the smooth loss from a by Nesterov's accelerated gradient; also count the steps.
 
-    The curvature is doubled until the loss falls as a parabola promises, and never lowered. All
-    projections h = Ka are kept along: two products with K a step, none a doubling.
+    The curvature is doubled until the loss falls as the quadratic bound predicts, and never
+    lowered. Projections h = Ka are stored: two products with K per step, none per doubling.
     """
     a_before, h = a, K @ a
     h_before, g = h, smooth_loss(R, h)[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,18 +9,17 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array
-from .._core.validation import Range, Rules
-from ..codes import MAX_BITS
-from ..models.base import About, BaseHasher
+from .._core.validation import Rules
+from ..models.base import N_BITS, About, BaseHasher
 from ..models.encoder import LinearEncoder
 
 
 class LSH(BaseHasher):
-    """The side of random hyperplanes on which a row lies; nothing is learned but the mean.
+    """Signs of random projections; only the mean is learned.
 
-    bit_j = sign((x - mean) · w_j) with Gaussian w_j: two bits differ with a probability that is
-    the angle between two centred rows, divided by π. The hyperplanes are the paper's;
-    that they pass through the mean of the training rows is the custom of its public ports.
+    bit_j = sign((x - mean) · w_j) with Gaussian w_j. A bit of two rows differs with probability
+    angle / π, where the angle is that between the centred rows. The random hyperplanes follow the
+    paper; that they pass through the mean of the training rows follows its public ports.
 
     Parameters
     ----------
@@ -31,7 +29,7 @@ class LSH(BaseHasher):
     """
 
     about: ClassVar = About("unsupervised", "Charikar, STOC 2002")
-    _rules: ClassVar[Rules] = {"n_bits": Range(1, MAX_BITS, Integral)}
+    _rules: ClassVar[Rules] = {"n_bits": N_BITS}
 
     def __init__(
         self, n_bits: int = 64, random_state: int | np.random.RandomState | None = None

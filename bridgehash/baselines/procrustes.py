@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
 
 from .._core.linalg import Array, procrustes
-from .._core.validation import Flag, Range, Rules
-from ..codes import MAX_BITS
 from ..models.base import About
-from ._pair_map import BasePairedMap
+from ._pair_map import BaseMappedITQ
 
 
-class Procrustes(BasePairedMap):
-    """Rows of the target turned onto their partners in the source, then coded by its ITQ.
+class Procrustes(BaseMappedITQ):
+    """Target rows rotated onto their partners in the source, then ITQ.
 
-    min ‖X_t Q - X_s‖² over the pairs, Q with orthonormal columns, or rows where the target is the
-    narrower: the best rotation, with nothing to tune. For spaces of different widths this is no
-    longer the exact minimiser but the maximiser of tr(QᵀX_tᵀX_s), our choice; so is to drop
-    directions in which the pairs do not differ.
+    min ‖X_t Q - X_s‖² over the pairs. Q has orthonormal columns, or orthonormal rows if the target
+    has fewer features. There is nothing to tune. Two choices are ours. For spaces of different
+    widths Q maximises tr(QᵀX_tᵀX_s), which is then not the exact minimiser. Directions in which the
+    pairs do not differ are dropped.
 
     Parameters
     ----------
@@ -34,11 +31,6 @@ class Procrustes(BasePairedMap):
     """
 
     about: ClassVar = About("paired", "Schönemann, Psychometrika 31(1), 1966, then ITQ", ("pairs",))
-    _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
-        "max_iter": Range(0, kind=Integral),
-        "unit_rows": Flag(),
-    }
 
     def __init__(
         self,
@@ -52,5 +44,5 @@ class Procrustes(BasePairedMap):
         self.unit_rows = unit_rows
         self.random_state = random_state
 
-    def _map_between(self, X: Array, Y: Array) -> Array:
+    def _learn_map(self, X: Array, Y: Array) -> Array:
         return procrustes(X.T @ Y, within_rank=True)

@@ -1,4 +1,4 @@
-"""Prototype-bank hashing: one binary prototype a class, guessed classes for the target."""
+"""Prototype-bank hashing: one binary prototype per class, pseudo-labels for the target."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_random_state
 
-from .._core.linalg import Array, RidgeSolver
+from .._core.linalg import Array, RidgeSolver, unit_rows
 from .._core.validation import Flag, Range, Rules
-from ..codes import MAX_BITS, signs
-from ..models.base import About, TrainingData
+from ..codes import signs
+from ..models.base import N_BITS, About, TrainingData
 from ..models.encoder import LinearEncoder
-from ..models.feature_maps import UnitRows, outward
-from ._class_codes import class_words
+from ..models.feature_maps import outward
+from ._class_codes import class_codes
 from ._pseudo_labels import class_means, target_clusters
-from .shared import CommonSpaceHasher, Stacked
+from .shared import BaseSharedHasher, StackedDomains
 
 
-class PrototypeBank(CommonSpaceHasher):
-    """A bank of binary class prototypes that both domains regress on, in turn with pseudo-labels.
+class PrototypeBank(BaseSharedHasher):
+    """Both domains regressed on a bank of binary class prototypes, alternating with pseudo-labels.
 
-    Each round clusters the target from the class means of the source, takes the signs of the mean
-    projection of each class (both domains weigh the same) as its prototype, and fits
+    Each round clusters the target from the class means of the source. The prototype of a class is
+    the sign of its mean projection, with equal weight for both domains. Then it fits
     min Σ w ‖xᵀP - c_y‖² + ridge ‖P‖², with w = 1 for the source and the margin between the two
-    best cosines for the target.
+    largest cosines for the target.
 
-    The method is wholly ours. It has a memory bank and pseudo-labels by clustering, as the abstract
-    of DHLing (Xia et al., ACM MM 2021) says that method has; it is not DHLing, of which neither
-    code nor text is public, and its figures must not be quoted as such.
+    The method is ours. It has a memory bank and pseudo-labels by clustering, as the abstract of
+    DHLing (Xia et al., ACM MM 2021) describes. It is not DHLing, whose code and text are not
+    public: do not quote its scores as those of DHLing.
 
     Parameters
     ----------
     n_bits : int, default=64
     ridge : float, default=1
     max_iter : int, default=10
-        Rounds.
+        Number of rounds.
     unit_rows : bool, default=True
         Divide each row by its norm first.
     random_state : int, RandomState or None
@@ -53,7 +53,7 @@ class PrototypeBank(CommonSpaceHasher):
         "semi-supervised", "a stand-in of our own for memory-bank methods", ("y_source",)
     )
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "ridge": Range(0, above=True),
         "max_iter": Range(1, kind=Integral),
         "unit_rows": Flag(),
@@ -73,33 +73,32 @@ class PrototypeBank(CommonSpaceHasher):
         self.unit_rows = unit_rows
         self.random_state = random_state
 
-    def _learn_in_common(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
+    def _learn_shared(self, data: TrainingData) -> LinearEncoder:
         rng = check_random_state(self.random_state)
         X_s, y_s = data.labelled_source("PrototypeBank")
-        rows = Stacked.of(X_s, data.X_target, unit_rows=self.unit_rows)
+        rows = StackedDomains.build(X_s, data.X_target, unit_rows=self.unit_rows)
         H, n = rows.X, rows.n_source
         c = int(y_s.max()) + 1
         bank = np.empty((c, self.n_bits), np.int8)
-        bank[outward(class_means(H[:n], y_s, c))] = class_words(c, self.n_bits, rng)
+        bank[outward(class_means(H[:n], y_s, c))] = class_codes(c, self.n_bits, rng)
         for i in range(self.max_iter):
-            y_t, weight = guessed_classes(H[:n], y_s, H[n:])
+            y_t, weight = predict_classes(H[:n], y_s, H[n:])
             if i > 0:
                 bank = bank_step(H[:n], y_s, H[n:], y_t)
             P = regression_step(rows.X, np.append(y_s, y_t), bank, weight, self.ridge)
             H = rows.X @ P
         self.bank_ = bank
         self.n_iter_ = self.max_iter
-        return rows.encoder(P), rows.encoder(P)
+        return rows.encoder(P)
 
 
-def guessed_classes(
+def predict_classes(
     H_s: Array, y_s: NDArray[np.intp], H_t: Array
 ) -> tuple[NDArray[np.intp], Array]:
-    """Class of each target row by clusters grown from the source, and its weight: the margin."""
-    unit = UnitRows().fit(H_s)
-    Z_s, Z_t = unit.transform(H_s), unit.transform(H_t)
-    means = unit.transform(class_means(Z_s, y_s, int(y_s.max()) + 1))
-    cosines = Z_t @ unit.transform(target_clusters(Z_t, means)).T
+    """Return the class of each target row by clusters, and its weight: the margin of cosines."""
+    Z_s, Z_t = unit_rows(H_s), unit_rows(H_t)
+    means = unit_rows(class_means(Z_s, y_s, int(y_s.max()) + 1))
+    cosines = Z_t @ unit_rows(target_clusters(Z_t, means)).T
     second, best = np.partition(cosines, -2, axis=1)[:, -2:].T
     return cosines.argmax(axis=1), best - second
 
@@ -107,7 +106,7 @@ def guessed_classes(
 def bank_step(
     H_s: Array, y_s: NDArray[np.intp], H_t: Array, y_t: NDArray[np.intp]
 ) -> NDArray[np.int8]:
-    """Signs of the mean projections of the classes; source and target weigh the same."""
+    """Return the signs of the mean projections per class; both domains have equal weight."""
     c = int(y_s.max()) + 1
     return signs(class_means(H_s, y_s, c) + class_means(H_t, y_t, c))
 
@@ -115,7 +114,7 @@ def bank_step(
 def regression_step(
     X: Array, y: NDArray[np.intp], bank: NDArray[np.int8], weight: Array, ridge: float
 ) -> Array:
-    """Weighted ridge regression of the prototypes; the last rows have weights, the first one."""
+    """Regress the prototypes on the rows; `weight` is of the last rows, the others have one."""
     root = np.ones(len(X), dtype=X.dtype)
     root[len(X) - len(weight) :] = np.sqrt(weight)
     return RidgeSolver(root[:, None] * X, ridge)(root[:, None] * bank[y])

@@ -11,56 +11,57 @@ from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array, RidgeSolver, pca, procrustes, random_orthonormal
 from .._core.validation import Flag, OneOf, Range, Rules
-from ..codes import MAX_BITS, signs
-from ..models.base import About, TrainingData
+from ..codes import signs
+from ..models.base import N_BITS, About, TrainingData
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import AnchorKernel
 from ..neighbors.graphs import one_hot
 from ._pseudo_labels import class_probabilities
-from .shared import CommonSpaceHasher, Stacked
+from .shared import BaseSharedHasher, StackedDomains
 
 _TINY = 1e-12
 
 
-class PSCA(CommonSpaceHasher):
-    """Class prototypes that both domains regress on; codes of the rows rebuilt from them.
+class PSCA(BaseSharedHasher):
+    """Both domains regressed on class prototypes, then codes of the rebuilt rows.
 
-    First, P maps rows close to orthogonal prototypes o_j of their classes, target rows to a
-    mixture R that weighs geometry against pseudo-labels:
+    First, P maps rows close to orthogonal prototypes o_j of their classes. Target rows are mapped
+    to a mixture R that weighs geometry against pseudo-labels:
 
     Σ_s ‖Pᵀx - o_y‖² + Σ_t Σ_j r_j² ‖Pᵀx - o_j‖² - ψ_j log r_j + λ₁ ‖Pᵀ(x̄_s - x̄_t)‖² + λ₂ ‖P‖₂,₁
 
     Then memberships and projections D are quantised, ‖D_s W_s - B_s‖² + ‖D_t W_t - B_t‖² +
     λ₃ ‖W_s - W_t‖², and a hash function of x is regressed on the codes.
 
-    The two objectives and ψ are the paper's. The updates are derived here (no code is public):
-    at the best P the step for the prototypes leaves them where they are, so they are taken as the
-    unit vectors. Ours are: exact steps in r², the pseudo-labels' temperature, few rounds (more of
-    them drift), D centred and reduced to its leading directions, λ₃ in units of rows, and a
-    kernel in the hash function. The paper's is linear, and its figures are reached only with
-    the learned codes of the training rows, which no new row can have.
+    The two objectives and ψ follow the paper. No code is public, so the updates are derived here:
+    at the best P the step for the prototypes does not change them, so they are the unit vectors.
+    Ours: exact steps in r², the temperature of the pseudo-labels, few rounds (with more of them the
+    solution drifts), D centred and reduced to its leading directions, λ₃ in units of rows, and a
+    kernel in the hash function. The hash function of the paper is linear; its scores are reached
+    only with the learned codes of the training rows, which new rows do not have.
 
     Parameters
     ----------
     n_bits : int, default=64
     lam_means : float, default=10
-        λ₁, keeps the means of the domains together.
+        λ₁, weight of the distance between the means of the domains.
     lam_sparse : float, default=1
-        λ₂, switches features off.
+        λ₂, weight of the sparsity over features.
     lam_agree : float, default=1
-        λ₃ divided by the mean number of rows of a domain, keeps the two quantisers together.
+        λ₃ divided by the mean number of rows per domain: weight of the distance between the two
+        quantisers.
     max_iter : int, default=3
-        Rounds of the first stage.
+        Number of rounds of the first stage.
     quantise_iter : int, default=20
-        Rounds of the second stage.
+        Number of rounds of the second stage.
     temperature : float, default=0.4
-        Of the pseudo-labels' probabilities.
+        Temperature of the pseudo-label probabilities.
     out_of_sample : "kernel" or "linear", default="kernel"
-        What the hash function is linear in.
+        Hash function: linear in similarities to anchors, or in the features.
     n_anchors : int, default=1000
         Anchors of the kernel.
     ridge : float, default=0.1
-        β, of the hash function.
+        β, ridge of the hash function.
     unit_rows : bool, default=True
         Divide each row by its norm first.
     random_state : int, RandomState or None
@@ -69,14 +70,14 @@ class PSCA(CommonSpaceHasher):
     Attributes
     ----------
     memberships_ : array of shape (n_target, c)
-        R, the classes that target rows were given.
-    objective_ : array
-        Of the first stage, after each round.
+        R, the class memberships of the target rows.
+    objective_ : array of shape (max_iter,)
+        Objective of the first stage after each round.
     """
 
     about: ClassVar = About("semi-supervised", "Hu et al., AAAI 2026", ("y_source",))
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "lam_means": Range(0),
         "lam_sparse": Range(0, above=True),
         "lam_agree": Range(0),
@@ -117,23 +118,22 @@ class PSCA(CommonSpaceHasher):
         self.unit_rows = unit_rows
         self.random_state = random_state
 
-    def _learn_in_common(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
+    def _learn_shared(self, data: TrainingData) -> LinearEncoder:
         rng = check_random_state(self.random_state)
         X_s, y_s = data.labelled_source("PSCA")
-        rows = Stacked.of(X_s, data.X_target, unit_rows=self.unit_rows)
+        rows = StackedDomains.build(X_s, data.X_target, unit_rows=self.unit_rows)
         X_s, X_t = rows.domains
         P, R = self._align(X_s, y_s, X_t)
         Y = np.vstack([one_hot(y_s, R.shape[1]).toarray().astype(R.dtype), R])
         B = self._quantise(np.hstack([Y, rows.X @ P]), rows.n_source, rng)
-        encoder = self._regress(rows, B, rng)
-        return encoder, encoder
+        return self._regress(rows, B, rng)
 
     def _align(self, X_s: Array, y_s: NDArray[np.intp], X_t: Array) -> tuple[Array, Array]:
-        """The first stage: the projection and the memberships of the target."""
+        """Run the first stage; return the projection and the memberships of the target."""
         c = int(y_s.max()) + 1
         probabilities = class_probabilities(X_s, y_s, X_t, temperature=self.temperature)
         R = np.eye(c, dtype=X_s.dtype)[probabilities.argmax(axis=1)]
-        problem = Alignment(X_s, y_s, X_t, self.lam_means, self.lam_sparse)
+        problem = AlignmentProblem(X_s, y_s, X_t, self.lam_means, self.lam_sparse)
         P, objectives = None, []
         for _ in range(self.max_iter):
             P = projection_step(problem, R, P)
@@ -149,15 +149,15 @@ class PSCA(CommonSpaceHasher):
         return P, R
 
     def _quantise(self, D: Array, n_source: int, rng: np.random.RandomState) -> Array:
-        """The second stage: codes of the rows rebuilt from prototypes."""
+        """Run the second stage; return the codes of all rows."""
         D = D - D.mean(axis=0)
         D = D @ pca(D, self.n_bits)
         W = random_orthonormal(D.shape[1], self.n_bits, rng).astype(D.dtype)
         lam = self.lam_agree * len(D) / 2
         return np.vstack(quantise(D[:n_source], D[n_source:], W, lam, self.quantise_iter))
 
-    def _regress(self, rows: Stacked, B: Array, rng: np.random.RandomState) -> LinearEncoder:
-        """The hash function: ridge regression of the codes."""
+    def _regress(self, rows: StackedDomains, B: Array, rng: np.random.RandomState) -> LinearEncoder:
+        """Return the hash function: a ridge regression of the codes."""
         if self.out_of_sample == "linear":
             return rows.encoder(RidgeSolver(rows.X, self.ridge)(B))
         kernel = AnchorKernel(self.n_anchors, random_state=rng.randint(2**31 - 1))
@@ -167,8 +167,8 @@ class PSCA(CommonSpaceHasher):
         return LinearEncoder(RidgeSolver(phi, self.ridge)(B), centre, maps=[*rows.maps, kernel])
 
 
-class Alignment(NamedTuple):
-    """What stays fixed in the first stage."""
+class AlignmentProblem(NamedTuple):
+    """Inputs of the first stage."""
 
     X_s: Array
     y_s: NDArray[np.intp]
@@ -177,11 +177,11 @@ class Alignment(NamedTuple):
     lam_sparse: float
 
 
-def projection_step(problem: Alignment, R: Array, P: Array | None) -> Array:
+def projection_step(problem: AlignmentProblem, R: Array, P: Array | None) -> Array:
     """P-step: weighted ridge regression of prototypes, with ‖P‖₂,₁ majorised at the last P.
 
-    The first time, every feature has the same weight. Rows of the target count with Σ_j r_j², the
-    means enter as one more row that should go to zero.
+    In the first step (P is None) all features have the same weight. Target rows have weight
+    Σ_j r_j². The distance of the means is one more row, with target zero.
     """
     X_s, y_s, X_t, lam_means, lam_sparse = problem
     c, dtype = R.shape[1], X_s.dtype
@@ -198,33 +198,33 @@ def projection_step(problem: Alignment, R: Array, P: Array | None) -> Array:
 
 
 def prototype_distances(H: Array) -> Array:
-    """Squared distances of projections to the prototypes, which are the unit vectors."""
+    """Return squared distances of projections to the prototypes, which are the unit vectors."""
     return np.maximum((H**2).sum(axis=1, keepdims=True) - 2.0 * H + 1.0, 0.0)
 
 
 def consistency(F: Array, probabilities: Array) -> Array:
-    """ψ: how much the pseudo-label of a row counts, at its place; zero elsewhere.
+    """Return ψ: the weight of each row's pseudo-label, in its column; zero elsewhere.
 
-    Where the nearest prototype agrees with the pseudo-label, the margin of the probabilities over
-    that of the distances; otherwise the probability, less the more the two differ.
+    If the nearest prototype agrees with the pseudo-label, ψ is the margin of the probabilities
+    divided by that of the distances. Otherwise it is the probability of the pseudo-label, reduced
+    by its difference from that of the nearest prototype.
     """
     rows = np.arange(len(F))
-    by_label, by_place = probabilities.argmax(axis=1), F.argmin(axis=1)
+    by_label, by_distance = probabilities.argmax(axis=1), F.argmin(axis=1)
     second, best = np.partition(probabilities, -2, axis=1)[:, -2:].T
     near, next_near = np.partition(F, 1, axis=1)[:, :2].T
     margin = (best - second) / (next_near - near + _TINY)
-    doubt = best * (1.0 - np.abs(probabilities[rows, by_place] - best))
+    doubt = best * (1.0 - np.abs(probabilities[rows, by_distance] - best))
     psi = np.zeros_like(F)
-    psi[rows, by_label] = np.where(by_label == by_place, margin, doubt)
+    psi[rows, by_label] = np.where(by_label == by_distance, margin, doubt)
     return psi
 
 
 def membership_step(F: Array, psi: Array) -> Array:
     """R-step: the exact minimiser of Σ_j r_j² f_j - ψ_j log r_j on the simplex.
 
-    With k the place of ψ and a multiplier η, r_j = η / (2 f_j) and r_k = (η + √(η² + 8 f_k ψ)) /
-    (4 f_k). That they sum to one is a quadratic equation for η; where it has no positive root,
-    r_k = 1.
+    With k the column of ψ and a multiplier η, r_j = η / (2 f_j) and r_k = (η + √(η² + 8 f_k ψ)) /
+    (4 f_k). Their sum is one: a quadratic equation for η. If it has no positive root, r_k = 1.
     """
     rows, k = np.arange(len(F)), psi.argmax(axis=1)
     F = np.maximum(F, _TINY)
@@ -240,8 +240,8 @@ def membership_step(F: Array, psi: Array) -> Array:
     return R / R.sum(axis=1, keepdims=True)
 
 
-def objective(problem: Alignment, P: Array, R: Array, psi: Array) -> float:
-    """The first stage's objective, all its terms."""
+def objective(problem: AlignmentProblem, P: Array, R: Array, psi: Array) -> float:
+    """Return the objective of the first stage."""
     X_s, y_s, X_t, lam_means, lam_sparse = problem
     F_s, F_t = prototype_distances(X_s @ P), prototype_distances(X_t @ P)
     fit = F_s[np.arange(len(y_s)), y_s].sum() + (R**2 * F_t).sum()
@@ -252,7 +252,7 @@ def objective(problem: Alignment, P: Array, R: Array, psi: Array) -> float:
 
 
 def quantise(D_s: Array, D_t: Array, W: Array, lam: float, n_iter: int) -> tuple[Array, Array]:
-    """Codes of both domains by two orthogonal maps that approach each other, begun at W.
+    """Return codes of both domains by two coupled orthogonal maps that start at W.
 
     D has no more columns than bits, so the rows of W are orthonormal, ‖DW‖ is constant and
     every step is exact.

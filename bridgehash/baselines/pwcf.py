@@ -23,50 +23,50 @@ from .._core.linalg import (
     symmetric_product,
 )
 from .._core.validation import Flag, Range, Rules
-from ..codes import MAX_BITS, signs
-from ..models.base import About, Ids, TrainingData
+from ..codes import signs
+from ..models.base import N_BITS, About, Ids, TrainingData
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import outward
 from ..neighbors.graphs import SparseGraph, laplacian, one_hot
 from ..neighbors.search import nearest, nearest_others
 from ._stiefel import Objective, minimise
-from .shared import CommonSpaceHasher, Stacked
+from .shared import BaseSharedHasher, StackedDomains
 
-_DISTANCES = 1 << 22  # held at a time by a scan: 32 MB
+_DISTANCES = 1 << 22  # computed at a time: 32 MB
 
 
-class PWCF(CommonSpaceHasher):
-    """Orthogonal projections that keep classes apart and neighbourhoods of classes together.
+class PWCF(BaseSharedHasher):
+    """Orthogonal projections that separate classes and keep similar neighbourhoods together.
 
-    Target rows take the class of the nearest source row. The histogram of the classes
-    around a row, in its own domain, is a feature (HFON) that both domains share. Then
+    Target rows get the class of the nearest source row. The histogram of the classes among the
+    neighbours of a row in its own domain is a feature (HFON) that both domains share. Then
 
     min Σ ω (‖Wᵀ(x - p)‖² - ‖Wᵀ(x - n)‖²) + θₛ ‖Bₛ - XₛW‖² + θₜ ‖Bₜ - XₜW‖²
         + μ tr(WᵀXᵀLXW) + ν ‖Y - BₛA‖² + ρ ‖A‖²
 
     over WᵀW = I, signs B and a classifier A. p is the farthest row of the class of x and n the
     nearest of another: inside the source, inside the target, and from target to source by HFON.
-    ω = (1 - e⁻ᶻ)² with z = ‖Wᵀ(x - p)‖ - ‖Wᵀ(x - n)‖ + margin, or zero for z < 0, is taken anew in
-    each round. L is the Laplacian of a graph of near HFON features with heat kernel weights.
+    ω = (1 - e⁻ᶻ)² with z = ‖Wᵀ(x - p)‖ - ‖Wᵀ(x - n)‖ + margin, or zero for z < 0, is computed in
+    each round. L is the Laplacian of a k-NN graph of HFON features with heat kernel weights.
 
-    Objective, steps and constants are those of the paper and of its public script, PWCF;
-    squared norms in the triplets are those of the script's gradient. Where the script
-    departs from the paper (negatives of the same class, the sign of the triplets' gradient, sums
-    never reset), the paper is followed. Ours are: edges between equal histograms; equal distances
-    of histograms decided by the distance of rows from the mean, so that the order of the
-    samples is of no account; rows of the source without a label are left out; codes longer than
-    the rank of the data, for which the rows of W are orthonormal instead, in the space of the
-    principal directions. It works in double precision throughout.
+    Objective, steps and constants follow the paper and its public script, PWCF; the squared norms
+    in the triplets follow the gradient of the script. Where the script differs from the paper
+    (negatives of the same class, the sign of the gradient of the triplets, sums that are never
+    reset), the paper is followed. Ours: edges between equal histograms; ties between distances of
+    histograms are resolved by the distance of rows from the mean, so that the order of the samples
+    does not matter; source rows without a label are not used; codes longer than the rank of the
+    data, for which the rows of W are orthonormal, in the space of the principal directions. All
+    computations are in float64.
 
     Parameters
     ----------
     n_bits : int, default=64
     n_neighbors : int, default=50
-        Rows that make a histogram; n - 1 where a domain has fewer.
+        Neighbours per histogram, at most n - 1.
     graph_neighbors : int, default=500
-        Neighbours in the graph of histograms.
+        Neighbours per row in the graph of histograms.
     sigma : float, default=0.4
-        Width of the heat kernel exp(-g / 2σ²), g the fourth power of a distance over its largest.
+        Width of the heat kernel exp(-g / 2σ²) with g = (distance / largest distance)⁴.
     margin : float, default=0.3
     quantisation_source, quantisation_target : float, default=10
         θₛ and θₜ.
@@ -77,22 +77,22 @@ class PWCF(CommonSpaceHasher):
     ridge : float, default=1e4
         ρ.
     max_iter : int, default=50
-        Rounds; there is no stopping test.
+        Number of rounds; there is no stopping test.
     inner_iter : int, default=10
-        Steps of the search for W in a round.
+        Steps of the search for W per round.
     keep_zero : bool, default=True
-        Join rows whose histograms are equal. The script loses these edges with its zeros.
+        Join rows with equal histograms. The script drops these edges.
     unit_rows : bool, default=True
-        Divide each row by its norm first. Otherwise all are divided by one number, the root of
-        their mean squared distance from the mean.
+        Divide each row by its norm first. Otherwise all rows are divided by the root of their mean
+        squared distance from the mean.
     random_state : int, RandomState or None
-        Draws the first signs, and the first W of codes longer than the rank.
+        Draws the first signs, and the first W if codes are longer than the rank.
 
     Attributes
     ----------
     objective_ : array of shape (n_iter_,)
-        After each round, with the ω of that round. It need not fall: the search for W
-        may climb, and the signs of the source are those of a relaxed solution.
+        After each round, with the ω of that round. It may rise: the search for W is not
+        monotone, and the signs of the source come from a relaxed solution.
     n_iter_ : int
     """
 
@@ -100,7 +100,7 @@ class PWCF(CommonSpaceHasher):
         "semi-supervised", "Huang, Zhang, Yang & Zhou, CVPR 2020", ("y_source",)
     )
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "n_neighbors": Range(1, kind=Integral),
         "graph_neighbors": Range(1, kind=Integral),
         "sigma": Range(0, above=True),
@@ -150,24 +150,24 @@ class PWCF(CommonSpaceHasher):
         self.unit_rows = unit_rows
         self.random_state = random_state
 
-    def _learn_in_common(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
+    def _learn_shared(self, data: TrainingData) -> LinearEncoder:
         rng = check_random_state(self.random_state)
         X_s, y = data.labelled_source("PWCF")
         order = outward(X_s)
         y, X_s, X_t = y[order], X_s[order], data.X_target[outward(data.X_target)]
-        rows = Stacked.of(X_s, X_t, unit_rows=self.unit_rows, scaled=not self.unit_rows)
+        rows = StackedDomains.build(X_s, X_t, unit_rows=self.unit_rows, scaled=not self.unit_rows)
         X, W, back = self._start(rows.X.astype(np.float64), rng)
         B = signs(rng.standard_normal((len(X), self.n_bits))).astype(np.float64)
-        found = solve(self._problem(X, y), W, B, max_iter=self.max_iter, inner_iter=self.inner_iter)
-        self.objective_ = found.objective
+        problem = self._problem(X, y)
+        result = solve(problem, W, B, max_iter=self.max_iter, inner_iter=self.inner_iter)
+        self.objective_ = result.objective
         self.n_iter_ = self.max_iter
-        A = np.ascontiguousarray(back(found.W), rows.X.dtype)
-        return rows.encoder(A), rows.encoder(A)
+        return rows.encoder(np.ascontiguousarray(back(result.W), rows.X.dtype))
 
     def _start(
         self, X: Array, rng: np.random.RandomState
     ) -> tuple[Array, Array, Callable[[Array], Array]]:
-        """The rows in as few dimensions as they need, the first W there, and the way back."""
+        """Return the rows in a space as small as possible, the first W there, and the map back."""
         X, back = row_space(X)
         P = pca(X, self.n_bits)
         p = P.shape[1]
@@ -175,8 +175,8 @@ class PWCF(CommonSpaceHasher):
             return X, P, back
         return X @ P, random_orthonormal(p, self.n_bits, rng), lambda W: back(P @ W)
 
-    def _problem(self, X: Array, y: Ids) -> Problem:
-        """Classes, histograms, triplets and graph of the rows."""
+    def _problem(self, X: Array, y: Ids) -> PWCFProblem:
+        """Build the problem: classes, histograms, triplets and graph of the rows."""
         X_s, X_t = X[: len(y)], X[len(y) :]
         y_t = y[nearest(X_t, X_s, 1)[1][:, 0]]
         H_s, H_t = histograms(X_s, y, X_t, y_t, self.n_neighbors)
@@ -187,32 +187,25 @@ class PWCF(CommonSpaceHasher):
         theta[: len(y)] = self.quantisation_source
         fixed = symmetric_product(X, theta[:, None] * X)
         fixed += self.manifold * symmetric_product(X, laplacian(graph, X))
-        return Problem(
-            X,
-            y,
-            theta,
-            fixed,
-            mined_triplets(X_s, y, H_s, X_t, y_t, H_t),
-            self.margin,
-            self.classification,
-            self.ridge,
-        )
+        triplets = mine_triplets(X_s, y, H_s, X_t, y_t, H_t)
+        weights = self.margin, self.classification, self.ridge
+        return PWCFProblem(X, y, theta, fixed, triplets, *weights)
 
 
 class Triplets(NamedTuple):
-    """Row numbers of samples, of a far one of their class, and of a near one of another."""
+    """Row numbers of anchors, of positives (same class) and of negatives (another class)."""
 
     anchor: Ids
     positive: Ids
     negative: Ids
 
 
-class Problem(NamedTuple):
-    """What stays fixed while W, A and B change; source rows first."""
+class PWCFProblem(NamedTuple):
+    """Inputs of the solver; source rows come first."""
 
     X: Array  # (n, d)
     y: Ids  # classes of the source rows
-    theta: Array  # (n,) weight of each row's quantisation
+    theta: Array  # (n,) quantisation weight of each row
     fixed: Array  # (d, d) XᵀΘX + μ XᵀLX
     triplets: Triplets
     margin: float
@@ -220,8 +213,8 @@ class Problem(NamedTuple):
     ridge: float
 
 
-class Solution(NamedTuple):
-    """What the rounds leave behind."""
+class PWCFSolution(NamedTuple):
+    """Result of the solver; the objective is after each round."""
 
     W: Array
     B: Array
@@ -230,21 +223,21 @@ class Solution(NamedTuple):
 
 
 def histograms(X_s: Array, y_s: Ids, X_t: Array, y_t: Ids, k: int) -> tuple[Array, Array]:
-    """HFON: classes among the k nearest other rows of the own domain, one row a sample.
+    """Return HFON: the classes among the k nearest other rows of the same domain, per row.
 
-    Shares, multiplied so that they are whole numbers in both domains.
+    Shares of classes, multiplied by a common factor so that they are whole numbers in both domains.
     """
     n_classes = int(y_s.max()) + 1
     k_s, k_t = (min(k, len(X) - 1) for X in (X_s, X_t))
     unit = lcm(k_s, k_t)
     H_s, H_t = (
-        _class_counts(nearest_others(X, k)[1], y, n_classes) * (unit // k)
+        _count_classes(nearest_others(X, k)[1], y, n_classes) * (unit // k)
         for X, y, k in ((X_s, y_s, k_s), (X_t, y_t, k_t))
     )
     return H_s, H_t
 
 
-def _class_counts(columns: Ids, y: Ids, n_classes: int) -> Array:
+def _count_classes(columns: Ids, y: Ids, n_classes: int) -> Array:
     n = len(columns)
     cells = np.arange(n)[:, None] * n_classes + y[columns]
     counts = np.bincount(cells.ravel(), minlength=n * n_classes)
@@ -252,15 +245,15 @@ def _class_counts(columns: Ids, y: Ids, n_classes: int) -> Array:
 
 
 def manifold_graph(H: Array, k: int, sigma: float, keep_zero: bool) -> SparseGraph:
-    """Heat kernel weights between rows of whole numbers and their k nearest, either way.
+    """Build the k-NN graph of histograms with heat kernel weights.
 
-    exp(-g / 2σ²) with g = (d / d_max)⁴, d the distance of two rows and d_max the longest
-    edge. Equal distances go by row number.
+    Two rows are joined if either is among the k nearest of the other. The weight is exp(-g / 2σ²)
+    with g = (d / d_max)⁴, d the distance of the rows and d_max the longest edge.
     """
     n = len(H)
     k = min(k, n - 1)
-    F, columns = nearest_whole_others(H, k)
-    F += 1  # a stored zero would be no edge
+    F, columns = nearest_histograms(H, k)
+    F += 1  # sparse matrices drop stored zeros
     near = csr_array((F.ravel(), columns.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
     edges = near.maximum(near.T.tocsr())
     edges.data -= 1
@@ -271,26 +264,26 @@ def manifold_graph(H: Array, k: int, sigma: float, keep_zero: bool) -> SparseGra
     return SparseGraph(edges)
 
 
-def mined_triplets(X_s: Array, y_s: Ids, H_s: Array, X_t: Array, y_t: Ids, H_t: Array) -> Triplets:
-    """Triplets inside the source, inside the target, and from target to source by histograms.
+def mine_triplets(X_s: Array, y_s: Ids, H_s: Array, X_t: Array, y_t: Ids, H_t: Array) -> Triplets:
+    """Mine triplets inside the source, inside the target, and from target to source by histograms.
 
-    A sample alone in its class is its own positive; without another class there is no triplet.
+    A row alone in its class is its own positive. A set of rows of one class gives no triplets.
     """
-    n_s, found = len(X_s), []
+    n_s, parts = len(X_s), []
     for first, queries, y, first_row, rows, y_rows in (
         (0, X_s, y_s, 0, X_s, y_s),
         (n_s, X_t, y_t, n_s, X_t, y_t),
         (n_s, H_t, y_t, 0, H_s, y_s),
     ):
         if len(np.unique(y_rows)) > 1:
-            far, near = class_extremes(queries, y, rows, y_rows)
+            positive, negative = hardest_rows(queries, y, rows, y_rows)
             anchor = first + np.arange(len(queries))
-            found.append((anchor, first_row + far, first_row + near))
-    return Triplets(*(np.concatenate(part) for part in zip(*found, strict=True)))
+            parts.append((anchor, first_row + positive, first_row + negative))
+    return Triplets(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
 def focal_weights(H: Array, triplets: Triplets, margin: float) -> Array:
-    """ω of each triplet for projections H: large where the positive is the farther one."""
+    """Return ω of each triplet for projections H: large if the positive is the farther one."""
     anchors = H[triplets.anchor]
     far = np.linalg.norm(anchors - H[triplets.positive], axis=1)
     near = np.linalg.norm(anchors - H[triplets.negative], axis=1)
@@ -298,7 +291,7 @@ def focal_weights(H: Array, triplets: Triplets, margin: float) -> Array:
 
 
 def triplet_matrix(X: Array, triplets: Triplets, omega: Array) -> Array:
-    """Σ ω [(x - p)(x - p)ᵀ - (x - n)(x - n)ᵀ]: XᵀLX of a graph with weights ω and -ω."""
+    """Return Σ ω [(x - p)(x - p)ᵀ - (x - n)(x - n)ᵀ]: XᵀLX of a graph with weights ω and -ω."""
     x, p, n = triplets
     ends = (np.concatenate([x, p, x, n]), np.concatenate([p, x, n, x]))
     weights = np.concatenate([omega, omega, -omega, -omega])
@@ -307,7 +300,7 @@ def triplet_matrix(X: Array, triplets: Triplets, omega: Array) -> Array:
 
 
 def projection_objective(Q: Array, C: Array, constant: float) -> Objective:
-    """tr(WᵀQW) - 2 tr(WᵀC) + constant, with its gradient."""
+    """Return tr(WᵀQW) - 2 tr(WᵀC) + constant as a function of W, with its gradient."""
 
     def value_and_gradient(W: Array) -> tuple[float, Array]:
         QW = Q @ W
@@ -317,7 +310,7 @@ def projection_objective(Q: Array, C: Array, constant: float) -> Objective:
 
 
 def class_step(B_s: Array, y: Ids, classification: float, ridge: float) -> Array:
-    """A-step: the ridge regression of one-hot classes on the codes of the source."""
+    """A-step: ridge regression of one-hot classes on the codes of the source."""
     Y = one_hot(y, int(y.max()) + 1).toarray()
     return RidgeSolver(B_s, ridge / classification)(Y)
 
@@ -331,8 +324,10 @@ def source_code_step(
     return signs(relaxed).astype(np.float64)
 
 
-def solve(problem: Problem, W: Array, B: Array, *, max_iter: int, inner_iter: int) -> Solution:
-    """Rounds of ω, W, A and B from given projections and signs."""
+def solve(
+    problem: PWCFProblem, W: Array, B: Array, *, max_iter: int, inner_iter: int
+) -> PWCFSolution:
+    """Alternate ω, W, A and B, from given projections and signs."""
     X, y, theta, fixed, triplets, margin, classification, ridge = problem
     constant = float(theta.sum()) * B.shape[1]
     A: Array = np.zeros((B.shape[1], int(y.max()) + 1))
@@ -350,23 +345,23 @@ def solve(problem: Problem, W: Array, B: Array, *, max_iter: int, inner_iter: in
             projection_objective(Q, C, constant)(W)[0]
             + class_loss(B[: len(y)], A, y, classification, ridge)
         )
-    return Solution(W, B, A, np.array(values))
+    return PWCFSolution(W, B, A, np.array(values))
 
 
 def class_loss(B_s: Array, A: Array, y: Ids, classification: float, ridge: float) -> float:
-    """ν ‖Y - BₛA‖² + ρ ‖A‖²."""
+    """Return ν ‖Y - BₛA‖² + ρ ‖A‖²."""
     error = B_s @ A
     error[np.arange(len(y)), y] -= 1.0
     return float(classification * np.vdot(error, error) + ridge * np.vdot(A, A))
 
 
-def nearest_whole_others(H: Array, k: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """`nearest_others` for rows of whole numbers, in no order; equal distances go by position.
+def nearest_histograms(H: Array, k: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """Return the k nearest other rows of each row, unordered; ties go to the lower row number.
 
-    Distances are exact then, and so is the key n F + j by which row j is chosen. Kept in
-    four bytes each: k may be large.
+    The rows hold whole numbers, so squared distances F are exact, and so is the key n F + j by
+    which row j is chosen. Results use four bytes each, because k may be large.
 
-    >>> nearest_whole_others(np.array([[0.0], [5.0], [1.0], [1.0]]), k=1)[1]
+    >>> nearest_histograms(np.array([[0.0], [5.0], [1.0], [1.0]]), k=1)[1]
     array([[2],
            [2],
            [3],
@@ -384,20 +379,20 @@ def nearest_whole_others(H: Array, k: int) -> tuple[NDArray[np.float32], NDArray
         columns[part] = np.argpartition(key, k - 1, axis=1)[:, :k]
         F[part] = np.take_along_axis(D, columns[part], axis=1)
 
-    with ThreadPoolExecutor() as pool:  # NumPy selects outside the interpreter's lock
+    with ThreadPoolExecutor() as pool:  # argpartition releases the GIL
         list(pool.map(select, range(0, n, step)))
     return F, columns
 
 
-def class_extremes(
+def hardest_rows(
     queries: Array, y: NDArray[np.intp], rows: Array, y_rows: NDArray[np.intp]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """For each query the farthest row of its class and the nearest row of another.
+    """Return the farthest row of the class of each query, and the nearest row of another class.
 
-    There must be such rows. The first of several equal distances counts.
+    Such rows must exist. Ties go to the lower row number.
 
     >>> line, y = np.array([[0.0], [1.0], [3.0], [4.0]]), np.array([0, 0, 0, 1])
-    >>> class_extremes(line[:2], y[:2], line, y)
+    >>> hardest_rows(line[:2], y[:2], line, y)
     (array([2, 2]), array([3, 3]))
     """
     far, near = np.empty(len(y), np.intp), np.empty(len(y), np.intp)

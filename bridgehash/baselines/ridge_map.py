@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
 
 from .._core.linalg import Array, RidgeSolver
-from .._core.validation import Flag, Range, Rules
-from ..codes import MAX_BITS
+from .._core.validation import Range, Rules
 from ..models.base import About
-from ._pair_map import BasePairedMap
+from ._pair_map import BaseMappedITQ
 
 
-class RidgeMap(BasePairedMap):
-    """Rows of the target regressed on their partners in the source, then coded by its ITQ.
+class RidgeMap(BaseMappedITQ):
+    """Target rows mapped into the source space by a ridge regression on pairs, then ITQ.
 
-    min ‖X_t M - X_s‖² + ridge ‖M‖² over the pairs. The plain thing to do when an embedding model
-    is replaced; a method of engineers rather than of a paper, so all choices are ours.
+    min ‖X_t M - X_s‖² + ridge ‖M‖² over the pairs. This is common practice when an embedding model
+    is replaced, not a published method: all choices are ours.
 
     Parameters
     ----------
     n_bits : int, default=64
     ridge : float, default=0.1
-        For rows of unit norm: about what leave-one-out validation chose at 20 to 50 pairs of
-        image embeddings; more pairs bear less shrinkage of classes and prefer 1.
+        For rows of unit norm. Leave-one-out validation chose about this value at 20 to 50 pairs of
+        image embeddings. With more pairs, use 1.
     max_iter : int, default=50
         Rounds of ITQ.
     unit_rows : bool, default=True
@@ -35,12 +33,7 @@ class RidgeMap(BasePairedMap):
     """
 
     about: ClassVar = About("paired", "ridge regression between spaces, then ITQ", ("pairs",))
-    _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
-        "ridge": Range(0, above=True),
-        "max_iter": Range(0, kind=Integral),
-        "unit_rows": Flag(),
-    }
+    _rules: ClassVar[Rules] = {**BaseMappedITQ._rules, "ridge": Range(0, above=True)}
 
     def __init__(
         self,
@@ -56,5 +49,5 @@ class RidgeMap(BasePairedMap):
         self.unit_rows = unit_rows
         self.random_state = random_state
 
-    def _map_between(self, X: Array, Y: Array) -> Array:
+    def _learn_map(self, X: Array, Y: Array) -> Array:
         return RidgeSolver(X, self.ridge)(Y)

@@ -11,47 +11,47 @@ from .._core.linalg import Array, RidgeSolver
 from .._core.validation import OneOf, Range, Rules
 from ..codes import signs
 from ..models.base import About, Ids
-from ..neighbors.graphs import FactoredGraph, label_contrast, label_graph
-from ._kernel import BaseKernelHasher
+from ..neighbors.graphs import FactoredGraph, label_graph
+from ._kernel import BaseKernelHasher, label_contrast
 
-_RANK = 1e-5  # of the largest singular value; below lies rounding, and with it the vector 1
+_RANK = 1e-5  # singular values below this share of the largest are rounding errors
 
-Draw = Callable[[int, int], Array]  # rows and columns to a random matrix
+Draw = Callable[[int, int], Array]  # numbers of rows and columns -> random matrix
 
 
 class SCDH(BaseKernelHasher):
-    """Codes whose products with uncorrelated, balanced twins Z are the similarities of classes.
+    """Codes whose products with relaxed codes Z, uncorrelated and balanced, match class similarity.
 
     min ‖rS - BZᵀ‖² + λ‖B - φP‖² + α‖B - Z‖² + β‖P‖² over signs B, P, and Z with Zᵀ1 = 0 and
-    ZᵀZ = nI; S is +1 within a class and -1 across, φ similarities to anchors and a constant. Each
-    of the three steps is exact. Objective, steps and constants are those of the paper
-    and of the files in single-modal-supervised-hashing-baseline-for-image-retrieval, which take
-    the distance to an anchor without its square; the paper says Gaussian, the default here, and it
-    measured better. Ours: the relative test of rank, the end at the first round without a change,
-    and codes of n bits or more, where ZᵀZ is n times a projection instead (the objective may then
-    rise). Labelled rows alone are seen, and all rows are coded by P.
+    ZᵀZ = nI. S is +1 within a class and -1 across; φ are similarities to anchors and a constant.
+    Each of the three steps is exact. Objective, steps and constants follow the paper and the files
+    in single-modal-supervised-hashing-baseline-for-image-retrieval. Those files use the distance to
+    an anchor without its square; the default here is the Gaussian of the paper, which scored
+    better. Ours: the relative rank test, the stop after a round without changes, and codes of n
+    bits or more, for which ZᵀZ is n times a projection (the objective may then rise). Rows without
+    a label are not used, and all rows are encoded by P.
 
     Parameters
     ----------
     n_bits : int, default=64
     n_anchors : int, default=2000
-        Rows drawn as anchors; all where there are fewer.
+        Random rows used as anchors; all rows if there are fewer.
     sigma : float, default=0.4
-        Width of the similarities exp(-‖x - χ‖² / 2σ²); the default is meant for rows of unit norm.
+        Width of the similarities exp(-‖x - χ‖² / 2σ²); the default suits rows of unit norm.
     kernel : "gaussian" or "exponential", default="gaussian"
-        "exponential" takes ‖x - χ‖ in place of its square.
+        "exponential" uses ‖x - χ‖ instead of its square.
     unit_rows : bool, default=True
         Divide each row by its norm first.
     fit_weight : float, default=10.0
         λ, the weight of the regression of the codes on φ.
     relaxed_weight : float, default=0.1
-        α, what holds Z and B together.
+        α, the weight of the distance between Z and B.
     ridge : float, default=1.0
         β, the ridge of P.
     max_iter : int, default=10
-        Rounds at most.
+        Maximum number of rounds.
     random_state : int, RandomState or None
-        Draws the anchors, the first codes and the columns of Z that nothing determines.
+        Draws the anchors, the first codes and the undetermined columns of Z.
 
     Attributes
     ----------
@@ -124,25 +124,25 @@ def constrained_codes(
     beta: float,
     max_iter: int,
 ) -> tuple[Array, Array, list[float]]:
-    """P, the codes, and the objective after each round of P, Z and B, from codes B on."""
+    """Alternate P, Z and B from codes B; return P, the codes, and the objective per round."""
     regress = RidgeSolver(phi, beta / lam)
-    found: list[float] = []
+    values: list[float] = []
     for _ in range(max_iter):
         P = regress(B)
         H = phi @ P
         Z = relaxed_step(graph, B, alpha, draw)
         B_before, B = B, code_step(graph, Z, H, lam, alpha)
-        found.append(objective(graph, B, Z, H, P, lam=lam, alpha=alpha, beta=beta))
+        values.append(objective(graph, B, Z, H, P, lam=lam, alpha=alpha, beta=beta))
         if np.array_equal(B, B_before):
             break
-    return P, B, found
+    return P, B, values
 
 
 def relaxed_step(graph: FactoredGraph, B: Array, alpha: float, draw: Draw) -> Array:
-    """The best Z with Zᵀ1 = 0 and ZᵀZ = nI: argmax tr(ZᵀE), E = rSB + αB without its mean.
+    """Z-step: argmax tr(ZᵀE) over Zᵀ1 = 0 and ZᵀZ = nI, with E = rSB + αB minus its mean.
 
-    From the thin singular value decomposition of E. Where its rank is below r, which c classes
-    make the rule, the left singular vectors are completed by random ones.
+    Computed from the thin singular value decomposition of E. Its rank is often below r, because
+    there are few classes; then random left singular vectors are added.
     """
     n, r = B.shape
     E = r * label_contrast(graph, B) + alpha * B
@@ -156,15 +156,15 @@ def relaxed_step(graph: FactoredGraph, B: Array, alpha: float, draw: Draw) -> Ar
 
 
 def completion(U: Array, Q: Array) -> Array:
-    """Orthonormal columns of mean zero, orthogonal to those of U, made from Q."""
-    for _ in range(2):  # what the first pass leaves of U by rounding goes with the second
+    """Return orthonormal columns of mean zero, orthogonal to those of U, computed from Q."""
+    for _ in range(2):  # the second pass removes rounding errors of the first
         Q = Q - Q.mean(axis=0)
         Q = np.linalg.qr(Q - U @ (U.T @ Q))[0]
     return Q
 
 
 def code_step(graph: FactoredGraph, Z: Array, H: Array, lam: float, alpha: float) -> Array:
-    """The best signs for given Z and H = φP; ZᵀZ = nI makes the bits independent."""
+    """B-step: the best signs for given Z and H = φP; ZᵀZ = nI makes the bits independent."""
     return signs(Z.shape[1] * label_contrast(graph, Z) + lam * H + alpha * Z).astype(Z.dtype)
 
 
@@ -179,7 +179,7 @@ def objective(
     alpha: float,
     beta: float,
 ) -> float:
-    """The value of the objective, ‖rS - BZᵀ‖² without its n × n matrices; S has entries ±1."""
+    """Return the objective; ‖rS - BZᵀ‖² is computed without n × n matrices."""
     n, r = B.shape
     similarity = (r * n) ** 2 - 2 * r * np.vdot(Z, label_contrast(graph, B))
     similarity += np.vdot(B.T @ B, Z.T @ Z)

@@ -16,35 +16,34 @@ _MAX_SWEEPS = 10
 
 
 class SDH(BaseRegressionHasher):
-    """Codes from which a linear classifier reads the classes, found bit by bit.
+    """Codes from which a linear classifier predicts the classes, learned bit by bit.
 
-    min ‖Y - BW‖² + λ‖W‖² + ν (‖B - φP‖² + ρ‖P‖²) over signs B, weights W and P; Y are one-hot
-    labels, φ similarities to anchors and a constant. Each round sweeps over the bits until none
-    changes (ten times at most), then solves for W and P. With so small a ν the codes are
-    in effect one word a class, settled by the random start. Objective, steps and
-    constants are those of the paper and its public code, DiscretHashing; that the start does
-    not depend on the order of the samples is ours, and so are rows of unit norm as a parameter.
-    Labelled rows alone are seen.
+    min ‖Y - BW‖² + λ‖W‖² + ν (‖B - φP‖² + ρ‖P‖²) over signs B, weights W and P. Y are one-hot
+    labels; φ are similarities to anchors and a constant. Each round sweeps over the bits until none
+    changes (at most ten times), then solves for W and P. For so small a ν there is in effect one
+    code per class, which depends on the random start. Objective, steps and constants follow the
+    paper and its public code, DiscretHashing. Ours: the start does not depend on the order of the
+    samples, and `unit_rows` is a parameter. Rows without a label are not used.
 
     Parameters
     ----------
     n_bits : int, default=64
     n_anchors : int, default=1000
-        Rows drawn as anchors; all where there are fewer.
+        Random rows used as anchors; all rows if there are fewer.
     sigma : float, default=0.4
-        Width of the similarities exp(-‖x - χ‖² / 2σ²); the default is meant for rows of unit norm.
+        Width of the similarities exp(-‖x - χ‖² / 2σ²); the default suits rows of unit norm.
     unit_rows : bool, default=True
         Divide each row by its norm first.
     fit_weight : float, default=1e-5
-        ν, what the regression of the codes on φ may say about them.
+        ν, the weight of the regression of the codes on φ.
     label_ridge : float, default=1.0
         λ, the ridge of W.
     ridge : float, default=1e-2
         ρ, the ridge of P.
     max_iter : int, default=5
-        Rounds at most.
+        Maximum number of rounds.
     tol : float, default=1e-5
-        Ends earlier when P changes less, relative to its norm.
+        Stop if P changes by less than this, relative to its norm.
     random_state : int, RandomState or None
         Draws the anchors and the first codes.
 
@@ -72,25 +71,25 @@ class ClassifierTerm:
         self._Y_T = one_hot(y, int(y.max()) + 1).T.tocsr()
 
     def weights(self, B: Array) -> Array:
-        """(BᵀB + λI)⁻¹ BᵀY, of shape (r, c)."""
+        """Return (BᵀB + λI)⁻¹ BᵀY, of shape (r, c)."""
         return SPDSolver(B.T @ B, self._ridge)((self._Y_T @ B).T)
 
     def codes(self, B: Array, W: Array, pull: Array) -> Array:
-        """Bit by bit, with Q = YWᵀ + pull."""
+        """Update the codes bit by bit, with Q = YWᵀ + pull."""
         return code_sweeps(B, W @ W.T, W.T[self._y] + pull, _MAX_SWEEPS)
 
     def loss(self, B: Array, W: Array) -> float:
-        """The value of the term."""
+        """Return the value of the term."""
         error = B @ W
         error[np.arange(len(B)), self._y] -= 1.0
         return float(np.vdot(error, error) + self._ridge * np.vdot(W, W))
 
 
 def code_sweeps(B: Array, G: Array, Q: Array, max_sweeps: int) -> Array:
-    """Cyclic coordinate descent on tr(BGBᵀ) - 2 tr(BᵀQ) over signs B, each bit for all rows.
+    """Minimise tr(BGBᵀ) - 2 tr(BᵀQ) over signs B by coordinate descent, one bit of all rows each.
 
-    The best bit k, the others given, is b_k = sign(Q_k - Σ_{j≠k} G_jk b_j). BG is kept, and only
-    rows whose bit changes are touched. It ends with the first sweep that changes nothing.
+    The best bit k, given the others, is b_k = sign(Q_k - Σ_{j≠k} G_jk b_j). BG is stored, and only
+    rows whose bit changes are updated. It stops after a sweep without changes.
 
     >>> code_sweeps(np.ones((1, 2)), np.array([[1.0, 0.9], [0.9, 1.0]]), np.array([[-1.0, 2]]), 10)
     array([[-1.,  1.]])

@@ -10,19 +10,18 @@ from numpy.typing import NDArray
 
 from .._core.linalg import Array, pca
 from .._core.validation import Range, Rules
-from ..codes import MAX_BITS
-from ..models.base import About, BaseHasher
+from ..models.base import N_BITS, About, BaseHasher
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import BaseFeatureMap
 
 
 class SpectralModes(BaseFeatureMap):
-    """The slowest oscillations over a box around the principal components of the rows.
+    """Cosine modes of lowest frequency over a box around the principal components of the rows.
 
     Mode i maps a row to cos(k_i π (v_j - low_j) / R_j), with v its principal components, j the axis
-    of the mode, and low_j and R_j the least value and the range of component j in the training
-    rows. The paper takes products over several components; its public code only ever takes modes
-    with one frequency different from zero, so that all factors but one are one.
+    of the mode, and low_j and R_j the minimum and the range of component j in the training rows.
+    The paper uses products over several components; its public code uses only modes with a single
+    non-zero frequency, so that all factors but one are one.
 
     Parameters
     ----------
@@ -34,9 +33,9 @@ class SpectralModes(BaseFeatureMap):
     components_ : array of shape (d, p)
         Principal directions, p = min(n_modes, rank).
     low_, range_ : array of shape (p,)
-        Least value and range of each component.
+        Minimum and range of each component.
     axis_, frequency_ : array of shape (n_modes,)
-        Component j and whole number k of each mode, slowest mode first.
+        Component j and whole number k of each mode, lowest frequency first.
     """
 
     _rules: ClassVar[Rules] = {"n_modes": Range(1, kind=Integral)}
@@ -52,7 +51,7 @@ class SpectralModes(BaseFeatureMap):
         V = D @ self.components_
         self.low_: Array = V.min(axis=0)
         self.range_: Array = np.ptp(V, axis=0)
-        self.axis_, self.frequency_ = slowest_modes(self.range_, self.n_modes)
+        self.axis_, self.frequency_ = lowest_modes(self.range_, self.n_modes)
         return self.n_modes
 
     def _map(self, X: Array) -> Array:
@@ -62,32 +61,32 @@ class SpectralModes(BaseFeatureMap):
         return np.cos(phase[:, self.axis_] * self.frequency_.astype(X.dtype))
 
 
-def slowest_modes(ranges: Array, n_modes: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Axis j and frequency k of the modes of least eigenvalue (kπ / R_j)².
+def lowest_modes(ranges: Array, n_modes: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return axis j and frequency k of the modes of smallest eigenvalue (kπ / R_j)².
 
-    Component j offers frequencies up to n_modes R_j / max R: faster ones come after n_modes modes
-    of the widest component.
+    Frequencies of component j up to n_modes R_j / max R are candidates: higher ones come after
+    n_modes modes of the widest component.
 
-    >>> slowest_modes(np.array([3.0, 2.0]), 3)
+    >>> lowest_modes(np.array([3.0, 2.0]), 3)
     (array([0, 1, 0]), array([1, 1, 2]))
     """
     widest = ranges.max()
     share = ranges / widest if widest > 0 else np.ones_like(ranges)
-    n_offered = np.ceil(n_modes * share).astype(int)
-    axis = np.repeat(np.arange(len(share)), n_offered)
-    frequency = np.concatenate([np.arange(1, n + 1) for n in n_offered])
-    slowest = np.argsort(frequency / share[axis], kind="stable")[:n_modes]
-    return axis[slowest], frequency[slowest]
+    n_candidates = np.ceil(n_modes * share).astype(int)
+    axis = np.repeat(np.arange(len(share)), n_candidates)
+    frequency = np.concatenate([np.arange(1, n + 1) for n in n_candidates])
+    lowest = np.argsort(frequency / share[axis], kind="stable")[:n_modes]
+    return axis[lowest], frequency[lowest]
 
 
 class SH(BaseHasher):
-    """Signs of the slowest oscillations along the principal components.
+    """Signs of the cosine modes of lowest frequency along the principal components.
 
     Codes that keep neighbours together are eigenvectors of the similarity of rows. For rows spread
-    evenly over a box these are known in closed form: `SpectralModes`, of eigenvalues that grow
-    with (kπ / R_j)². A wide component thus gives several bits. The idea is the paper's; the box
-    from the least to the largest value and the choice of modes are those of its public code. Any
-    length of code is possible, since the widest component alone offers as many modes.
+    evenly over a box they are known in closed form: `SpectralModes`, with eigenvalues that grow
+    with (kπ / R_j)². So a wide component gives several bits. The idea follows the paper; the box
+    from minimum to maximum and the choice of modes follow its public code. Codes may have any
+    length, because the widest component alone has enough modes.
 
     Parameters
     ----------
@@ -95,7 +94,7 @@ class SH(BaseHasher):
     """
 
     about: ClassVar = About("unsupervised", "Weiss, Torralba & Fergus, NIPS 2008")
-    _rules: ClassVar[Rules] = {"n_bits": Range(1, MAX_BITS, Integral)}
+    _rules: ClassVar[Rules] = {"n_bits": N_BITS}
 
     def __init__(self, n_bits: int = 64) -> None:
         self.n_bits = n_bits

@@ -1,7 +1,7 @@
-"""Methods that know one feature space only, brought to two: the wider domain is reduced first.
+"""Methods for one feature space, applied to two domains of different widths.
 
-As the paper does for the methods it compares with, a domain of more features is projected on its
-own principal components, as many as the other domain has features.
+As in the paper, the domain with more features is first projected on its principal components: as
+many as the other domain has features.
 """
 
 from __future__ import annotations
@@ -15,35 +15,37 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import get_tags
 
-from .._core.linalg import Array, standardised
+from .._core.errors import InputError
+from .._core.linalg import Array
 from .._core.validation import UNKNOWN
 from ..models.base import About, BaseHasher, BaseTransferHasher, Ids, TrainingData
 from ..models.encoder import LinearEncoder
-from ..models.feature_maps import PrincipalMap, UnitRows
+from ..models.feature_maps import PrincipalMap, unit_row_map
+from ._projections import standardised
 
 
-class CommonSpaceHasher(BaseTransferHasher):
-    """A two-domain method for one feature space, made fit for two of different widths.
+class BaseSharedHasher(BaseTransferHasher):
+    """A method that learns one hash function for both domains; the wider one is reduced first.
 
-    A subclass says in `_learn_in_common(data)` what it finds in domains of one width.
+    Subclasses implement `_learn_shared(data)`.
     """
 
     def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
         width = min(data.X_source.shape[1], data.X_target.shape[1])
         dtype = np.result_type(data.X_source, data.X_target)
-        map_s, Z_s = _reduced(data.X_source.astype(dtype, copy=False), width)
-        map_t, Z_t = _reduced(data.X_target.astype(dtype, copy=False), width)
-        source, target = self._learn_in_common(replace(data, X_source=Z_s, X_target=Z_t))
-        return _behind(map_s, source), _behind(map_t, target)
+        map_s, Z_s = _reduce(data.X_source.astype(dtype, copy=False), width)
+        map_t, Z_t = _reduce(data.X_target.astype(dtype, copy=False), width)
+        encoder = self._learn_shared(replace(data, X_source=Z_s, X_target=Z_t))
+        return _with_first_maps(map_s, encoder), _with_first_maps(map_t, encoder)
 
     @abstractmethod
-    def _learn_in_common(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
-        """The encoders for domains of one width; may be one and the same."""
+    def _learn_shared(self, data: TrainingData) -> LinearEncoder:
+        """Return the encoder for domains of equal width."""
 
 
 @dataclass(frozen=True)
-class Stacked:
-    """Rows of both domains in one matrix, centred by their common mean."""
+class StackedDomains:
+    """Rows of both domains in one matrix, source first, centred by their common mean."""
 
     X: Array
     n_source: int
@@ -52,17 +54,18 @@ class Stacked:
     maps: Sequence[Any]
 
     @classmethod
-    def of(
+    def build(
         cls, X_source: Array, X_target: Array, *, unit_rows: bool = False, scaled: bool = False
-    ) -> Stacked:
-        """Source above target: divided by their norms first, by a common scale last, if wanted."""
-        X = np.vstack([X_source, X_target])
-        maps = [UnitRows().fit(X)] if unit_rows else []
-        if unit_rows:
-            X = maps[0].transform(X)
+    ) -> StackedDomains:
+        """Stack the rows.
+
+        With `unit_rows` each row is first divided by its norm. With `scaled` all rows are last
+        divided by their root-mean-square norm.
+        """
+        maps, X = unit_row_map(np.vstack([X_source, X_target]), unit_rows)
         Z, mean, scale = standardised(X)
         if unit_rows and scale <= 100 * np.finfo(X.dtype).eps:
-            raise ValueError("rows of unit norm are all equal; give unit_rows=False")
+            raise InputError("all rows have the same direction; use unit_rows=False", "unit_rows")
         if not scaled:
             Z, scale = np.subtract(X, mean, out=Z), 1.0
         return cls(Z, len(X_source), mean, scale, maps)
@@ -73,28 +76,28 @@ class Stacked:
         return self.X[: self.n_source], self.X[self.n_source :]
 
     def encoder(self, projection: Array) -> LinearEncoder:
-        """The hash function over raw rows, from a projection of the centred ones."""
+        """Return the encoder of raw rows for a projection of the stacked ones."""
         return LinearEncoder(projection, self.mean, self.scale, self.maps)
 
 
-def _reduced(X: Array, width: int) -> tuple[list[PrincipalMap], Array]:
-    """The reduction of a domain, where it needs one, and its rows behind it."""
+def _reduce(X: Array, width: int) -> tuple[list[PrincipalMap], Array]:
+    """Return the rows of a domain in `width` columns, and the map if one was needed."""
     if X.shape[1] == width:
         return [], X
     reduction = PrincipalMap(width).fit(X)
     return [reduction], reduction.transform(X)
 
 
-def _behind(maps: list[PrincipalMap], encoder: LinearEncoder) -> LinearEncoder:
+def _with_first_maps(maps: list[PrincipalMap], encoder: LinearEncoder) -> LinearEncoder:
     encoder = clone(encoder)
     encoder.maps = [*maps, *encoder.maps]
     return encoder
 
 
-class Shared(CommonSpaceHasher):
-    """A one-domain method lifted to two: one hash function, learned on both domains together.
+class Shared(BaseSharedHasher):
+    """A one-domain method for two domains: one hash function, learned on the rows of both.
 
-    A method that learns from labels sees the labelled rows alone, of one domain or of both.
+    A method that learns from labels uses the labelled rows only, of one domain or of both.
 
     Parameters
     ----------
@@ -120,27 +123,26 @@ class Shared(CommonSpaceHasher):
         """Facts about the method inside."""
         return self.hasher.about
 
-    def _learn_in_common(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
-        y = _joint_labels(data)
+    def _learn_shared(self, data: TrainingData) -> LinearEncoder:
+        y = _stack_labels(data)
         if get_tags(self.hasher).target_tags.required:
             self._check_classes(y)
         rows = np.vstack([data.X_source, data.X_target])
         self.hasher_ = clone(self.hasher).fit(rows, y)
-        return self.hasher_.encoder_, self.hasher_.encoder_
+        return self.hasher_.encoder_
 
     def _check_classes(self, y: Ids | None) -> None:
         name = type(self.hasher).__name__
         if y is None:
-            raise ValueError(f"{name} learns from labels: give y_source")
+            raise InputError(f"missing; {name} needs labels of at least one domain", "y_source")
         if len(np.unique(y[y != UNKNOWN])) < 2:
-            raise ValueError(
-                f"y_source and y_target hold fewer than two classes between them; {name} learns "
-                "to tell classes apart"
+            raise InputError(
+                f"fewer than two classes, y_target included; {name} needs at least two", "y_source"
             )
 
 
-def _joint_labels(data: TrainingData) -> Ids | None:
-    """Labels of the stacked rows, unknown where a domain has none; None without any."""
+def _stack_labels(data: TrainingData) -> Ids | None:
+    """Return the labels of the stacked rows, -1 where a domain has none; None without any."""
     if data.y_source is None and data.y_target is None:
         return None
     return np.concatenate(

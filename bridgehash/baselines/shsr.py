@@ -12,40 +12,39 @@ from sklearn.utils.validation import check_random_state
 from .._core.arrays import balanced_signs
 from .._core.linalg import Array, procrustes, random_orthonormal
 from .._core.validation import Range, Rules
-from ..codes import MAX_BITS
-from ..models.base import About, BaseHasher
+from ..models.base import N_BITS, About, BaseHasher
 from ..models.encoder import LinearEncoder
 from ._anchor_graph import AnchorGraphMap, anchor_eigenvectors, anchor_graph
 
 
 class SHSR(BaseHasher):
-    """Eigenvectors of an anchor graph, rotated so that balanced signs lose as little as possible.
+    """Eigenvectors of an anchor graph, rotated to minimise the error of balanced signs.
 
     min ‖B - FQ‖² over signs B with 1ᵀB = 0 and rotations Q, alternating two exact steps, where F
-    holds the leading eigenvectors of the graph. A new row is coded by the signs of z(x)P with
-    P = Λ⁻¹ZᵀFQ, the mean of FQ around each anchor. Objective and steps are the paper's; anchors,
-    neighbours and the 20 rounds those of the public code (wxqlab/Image-Hashing-Toolkit).
+    holds the leading eigenvectors of the graph. A new row is encoded by the signs of z(x)P with
+    P = Λ⁻¹ZᵀFQ, the mean of FQ around each anchor. Objective and steps follow the paper; anchors,
+    neighbours and the 20 rounds follow the public code (wxqlab/Image-Hashing-Toolkit).
 
-    Ours: training rows get their codes by z(x)P as all others do; rounds end when no bit changes;
-    codes longer than the number of eigenvectors (below n_anchors, and below the number of
-    rows), for which Q has orthonormal rows instead.
+    Ours: training rows are encoded by z(x)P like all others; the rounds stop if no bit changes;
+    codes longer than the number of eigenvectors (fewer than anchors, and than rows), for which Q
+    has orthonormal rows.
 
     Parameters
     ----------
     n_bits : int, default=64
     n_anchors, n_neighbors : int, default=300 and 3
-        Of the graph (see `AnchorGraphMap`).
+        Parameters of the graph (see `AnchorGraphMap`).
     max_iter : int, default=20
-        Rounds at most.
+        Maximum number of rounds.
     random_state : int, RandomState or None
-        Draws the start of the anchors and the first rotation.
+        Draws the first anchors and the first rotation.
     """
 
     about: ClassVar = About(
         "unsupervised", "Li, Hu & Nie, AAAI 2017; Hu, Nie & Li, TIP 28(3), 2019"
     )
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "n_anchors": Range(2, kind=Integral),
         "n_neighbors": Range(1, kind=Integral),
         "max_iter": Range(1, kind=Integral),
@@ -67,7 +66,7 @@ class SHSR(BaseHasher):
 
     def _learn(self, X: Array, y: NDArray[Any] | None) -> LinearEncoder:
         rng = check_random_state(self.random_state)
-        seed = rng.randint(np.iinfo(np.int32).max)  # a number, which a saved model can keep
+        seed = rng.randint(np.iinfo(np.int32).max)  # an integer can be saved with the model
         anchors = AnchorGraphMap(self.n_anchors, self.n_neighbors, random_state=seed).fit(X)
         Z = anchors.memberships(X)
         F = anchor_eigenvectors(Z, self.n_bits).astype(X.dtype, copy=False)
@@ -79,7 +78,7 @@ class SHSR(BaseHasher):
 
 
 def spectral_rotation(F: Array, Q: Array, max_iter: int) -> tuple[Array, Array]:
-    """Rotation that brings F closest to balanced signs, from Q, and the objective per round."""
+    """Return the rotation of F closest to balanced signs, from Q, and the objective per round."""
     B = balanced_signs(F @ Q)
     objective = []
     for _ in range(max_iter):

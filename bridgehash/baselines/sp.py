@@ -10,25 +10,26 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_random_state
 
-from .._core.linalg import Array, pca, procrustes, standardised
+from .._core.linalg import Array, pca, procrustes
 from .._core.validation import Range, Rules
-from ..codes import MAX_BITS, signs
-from ..models.base import About, BaseHasher
+from ..codes import signs
+from ..models.base import N_BITS, About, BaseHasher
 from ..models.encoder import LinearEncoder
+from ._projections import standardised
 
 
 class SP(BaseHasher):
-    """ITQ whose projection has few weights that are not zero, so that encoding is cheap.
+    """ITQ with a sparse projection, so that encoding is fast.
 
     min ‖XQ - B‖² + β ‖XQ - XR‖² over signs B, Q with orthonormal columns, and R with at most
-    (1 - sparsity) n_bits d weights. Objective, steps, β, sparsity and the 50 rounds are those of
-    the paper and of its public code: Q moves inside the leading principal directions, R is Q
+    (1 - sparsity) n_bits d non-zero weights. Objective, steps, β, sparsity and the 50 rounds follow
+    the paper and its public code: Q stays in the space of the leading principal directions, R is Q
     without its small weights (not the exact minimiser, so the objective may rise). Codes are
     signs of XR.
 
-    Ours: rows are brought to root-mean-square norm one, so that their scale does not matter; every
-    bit keeps its largest weight, where the public code would let it become constant; codes
-    longer than the rank of the data, for which Q has orthonormal rows instead.
+    Ours: rows are scaled to root-mean-square norm one, so that their scale does not matter; every
+    bit keeps its largest weight (in the public code a bit can become constant); codes longer than
+    the rank of the data, for which Q has orthonormal rows.
 
     Parameters
     ----------
@@ -36,16 +37,16 @@ class SP(BaseHasher):
     sparsity : float, default=0.9
         Share of the weights that are zero.
     beta : float, default=1.0
-        Weight of the second term.
+        β, weight of the second term.
     max_iter : int, default=50
-        Rounds; there is no stopping test.
+        Number of rounds; there is no stopping test.
     random_state : int, RandomState or None
         Draws the first R.
     """
 
     about: ClassVar = About("unsupervised", "Xia, He, Kohli & Sun, CVPR 2015")
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "sparsity": Range(0, 1),
         "beta": Range(0),
         "max_iter": Range(1, kind=Integral),
@@ -80,16 +81,16 @@ class SP(BaseHasher):
 def sparse_projections(
     X: Array, P: Array, R: Array, n_weights: int, beta: float, n_iter: int
 ) -> tuple[Array, Array, Array]:
-    """R, Q and the objective after each round, from centred rows and a first R.
+    """Alternate Q, R and B; return R, Q and the objective after each round.
 
-    P holds the leading principal directions of X; Q stays in the space that they span.
+    X is centred. P holds its leading principal directions; Q stays in the space that they span.
     """
     V = X @ P
     XR = X @ R
     B = signs(XR).astype(X.dtype)
     objective = np.empty(n_iter)
     for i in range(n_iter):
-        rotation = procrustes(V.T @ (B + beta * XR))  # of the mean of B and XR, but for its length
+        rotation = procrustes(V.T @ (B + beta * XR))  # proportional to the mean of B and XR
         Q = P @ rotation
         R = largest_weights(Q, n_weights)
         XQ, XR = V @ rotation, X @ R
@@ -99,7 +100,7 @@ def sparse_projections(
 
 
 def largest_weights(Q: Array, n_weights: int) -> Array:
-    """Q with zeros but for its n_weights largest weights and the largest of each column.
+    """Keep the n_weights largest weights of Q and the largest of each column; zero the others.
 
     >>> largest_weights(np.array([[5.0, 1.0], [-4.0, 2.0]]), 2)
     array([[ 5.,  0.],

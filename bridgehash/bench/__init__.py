@@ -1,5 +1,1 @@
-"""Running methods on tasks."""
-
-from ..metrics.evaluate import Report, Scores, evaluate
-
-__all__ = ["Report", "Scores", "evaluate"]
+"""Benchmarks: suites of methods and tasks, their results, tables and reports."""

@@ -1,8 +1,8 @@
-"""What all pictures share: colours, line styles, plain axes, and a figure as SVG inside a page.
+"""Shared by all figures: colours, line styles, plain axes, and SVG for HTML pages.
 
-Colours are told apart with any kind of sight, and lines also by dashes and markers, so that a print
-in grey can be read. Ink and grid lines become CSS variables of the page, which may be light or
-dark. Matplotlib is imported inside, since it is an extra.
+The colours can be distinguished by colour-blind readers, and lines also differ in dashes and
+markers, for prints in grey. Text and grid lines use CSS variables of the page, which may be light
+or dark. Matplotlib is an optional dependency, so it is imported inside the functions.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import escape
 from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 NEEDS = "pip install 'bridgehash[plots]'"
 INK, SOFT, GRID = "#1c2430", "#586273", "#dde1e7"
 _VARIABLES = {INK: "--ink", SOFT: "--soft", GRID: "--line"}
-LINES: tuple[tuple[str, Any, str], ...] = (  # colour, dashes and marker, in the order of a table
+LINES: tuple[tuple[str, Any, str], ...] = (  # colour, dashes, marker; in the order of the table
     ("#6b7280", (0, (4, 2)), "s"),
     ("#cc79a7", (0, (1, 1.2)), "D"),
     ("#d98a00", (0, (6, 1.5, 1, 1.5)), "v"),
@@ -30,7 +31,7 @@ LINES: tuple[tuple[str, Any, str], ...] = (  # colour, dashes and marker, in the
     ("#56b4e9", (0, (3, 1, 1, 1, 1, 1)), "P"),
     ("#8a63b8", (0, (8, 2)), "<"),
 )
-CLASSES = (  # light and dark ones in turn, so that neighbours differ in grey as well
+CLASSES = (  # alternately light and dark, so that neighbours also differ in grey
     "#0072b2",
     "#e69f00",
     "#00795c",
@@ -42,7 +43,7 @@ CLASSES = (  # light and dark ones in turn, so that neighbours differ in grey as
     "#6b7280",
     "#44aa99",
 )
-_TEXT: Any = {  # letters stay letters: they can be searched, and take the font of the page
+_TEXT: Any = {  # text stays text: it can be searched and uses the font of the page
     "svg.fonttype": "none",
     "svg.hashsalt": "bridgehash",
     "font.size": 9.0,
@@ -57,7 +58,7 @@ _TEXT: Any = {  # letters stay letters: they can be searched, and take the font 
 
 
 def matplotlib_is_there() -> bool:
-    """Can pictures be drawn?"""
+    """Return whether figures can be drawn."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
@@ -67,7 +68,7 @@ def matplotlib_is_there() -> bool:
 
 @contextmanager
 def page_style() -> Iterator[None]:
-    """Text and axes drawn inside have the colours of the page."""
+    """Draw text and axes in the colours of the page."""
     from matplotlib import rc_context
 
     with rc_context(_TEXT):
@@ -80,7 +81,7 @@ def new_figure(
     layout: Literal["constrained"] | None = "constrained",
     facecolor: str = "white",
 ) -> Figure:
-    """A figure of its own, without the global state of pyplot; sizes in inches."""
+    """Return a figure that does not use the global state of pyplot; sizes in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout=layout, facecolor=facecolor)
@@ -91,13 +92,13 @@ def panel(
     height: float = 2.7,
     layout: Literal["constrained"] | None = "constrained",
 ) -> tuple[Figure, Axes]:
-    """A transparent figure of one pair of axes."""
+    """Return a transparent figure with one pair of axes."""
     figure = new_figure(width, height, layout, facecolor="none")
     return figure, figure.add_subplot(facecolor="none")
 
 
 def line_style(i: int) -> dict[str, Any]:
-    """How the i-th line of a picture is drawn; the styles repeat in the end."""
+    """Return the style of the i-th line; after the last style the first is used again."""
     colour, dashes, marker = LINES[i % len(LINES)]
     return {
         "color": colour,
@@ -109,14 +110,14 @@ def line_style(i: int) -> dict[str, Any]:
 
 
 def plain(axes: Axes) -> None:
-    """No box around, a faint grid behind."""
+    """Remove the box and add a faint grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
 
 
 def widen(axes: Axes, least: float) -> None:
-    """Let the vertical axis span that much at least, so that noise does not look like a trend."""
+    """Make the vertical axis span at least this much, so that noise does not look like a trend."""
     low, high = axes.get_ylim()
     if high - low < least:
         middle = (low + high) / 2
@@ -124,7 +125,7 @@ def widen(axes: Axes, least: float) -> None:
 
 
 def sample(style: dict[str, Any]) -> Figure:
-    """A short piece of a line with its marker, or a marker alone, for a legend in words."""
+    """Return a short line with its marker, or a marker alone, for a legend."""
     alone = style.get("linestyle") == "none"
     figure, axes = panel(0.14 if alone else 0.45, 0.14, layout=None)
     axes.set_position((0.0, 0.0, 1.0, 1.0))
@@ -136,21 +137,21 @@ def sample(style: dict[str, Any]) -> Figure:
 
 
 def png(figure: Figure) -> bytes:
-    """The same bytes for the same picture: no version is written into it."""
+    """Return PNG bytes; equal figures give equal bytes."""
     buffer = BytesIO()
     figure.savefig(buffer, format="png", dpi=200, metadata={"Software": None})
     return buffer.getvalue()
 
 
 def svg(figure: Figure, name: str, words: str = "") -> str:
-    """A figure as an element of a page, equal text for equal pictures.
+    """Return a figure as an SVG element; equal figures give equal text.
 
     Parameters
     ----------
     name : str
-        Put before every id inside, so that several pictures can stand in one page.
+        Prefix of every id, so that one page can hold several figures.
     words : str
-        What there is to see, already escaped; without any it is decoration.
+        The content as text, for screen readers; without it the figure is decoration.
     """
     buffer = StringIO()
     with page_style():
@@ -158,7 +159,7 @@ def svg(figure: Figure, name: str, words: str = "") -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :].strip()
     for unneeded in (r"<metadata>.*?</metadata>\s*", r"<defs>\s*<style.*?</style>\s*</defs>\s*"):
-        text = re.sub(unneeded, "", text, flags=re.DOTALL)  # a style would hold for all the page
+        text = re.sub(unneeded, "", text, flags=re.DOTALL)  # a style would affect the whole page
     text = re.sub(r' (?:d|x|y|transform)="[^"]*"', _rounded, text)
     text = re.sub(r"'DejaVu Sans'[^;\"]*", "system-ui, sans-serif", text)
     for colour, variable in _VARIABLES.items():
@@ -166,12 +167,13 @@ def svg(figure: Figure, name: str, words: str = "") -> str:
     text = re.sub(r'id="(?=\w)', f'id="{name}-', text)
     text = re.sub(r'xlink:href="#', f'href="#{name}-', text)
     text = text.replace("url(#", f"url(#{name}-")
-    told = f'role="img" aria-label="{words}"' if words else 'aria-hidden="true"'
+    role = f'role="img" aria-label="{escape(words)}"' if words else 'aria-hidden="true"'
     box = re.search(r'viewBox="[^"]*"', text)
     assert box is not None
-    return re.sub(r"<svg[^>]*>", f"<svg {box[0]} {told}>", text, count=1)
+    tag = f"<svg {box[0]} {role}>"
+    return re.sub(r"<svg[^>]*>", lambda _: tag, text, count=1)
 
 
 def _rounded(attribute: re.Match[str]) -> str:
-    """Two decimals are finer than any screen."""
+    """Round to two decimals, finer than any screen."""
     return re.sub(r"(\d\.\d\d)\d+", r"\1", re.sub(r"\s*\n\s*", " ", attribute[0]))

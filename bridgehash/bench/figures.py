@@ -1,100 +1,126 @@
-"""Pictures of a suite, as pure functions of its records: `plot_of(suite, records)`.
+"""Figures of a suite, drawn from its records: `plot_of(suite, records)`.
 
-What has not been run, or has failed, is not drawn.
+Results that are missing or failed are not drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..datasets.spec import parse_task
+from ..datasets import parse_task
 from ..metrics import DistanceHistogram, radius_pr_curve
 from .drawing import CLASSES, INK, SOFT, line_style, page_style, panel, plain, sample, widen
-from .panels import (
-    AREA,
-    LEAST_SPAN,
-    SIDES,
-    Panel,
-    Plot,
-    by_label,
-    legend_of,
-    mean_area,
-    places,
-    sides_of,
-    task_title,
-    told,
-)
-from .spec import Suite
+from .spec import MethodSpec, Suite
 from .store import Record
-from .sweeps import grid, iterations
 from .tables import Run, runs_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+SIDES = {"cross": "search in the source", "single": "search in the target"}
+AREA = "radius_pr_area in per cent"
+LEAST_SPAN = 10.0  # per cent; an axis of scores shows at least this range
+
+Curve = tuple[NDArray[np.float64], NDArray[np.float64]]  # x and y
+PointScore = tuple[Any, float]  # values of the parameters by name, and the score
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One small figure."""
+
+    title: str
+    figure: Figure
+    words: str  # the content as text, for screen readers
+
+
+@dataclass(frozen=True)
+class Plot:
+    """The figure of a suite: panels, a legend and a caption."""
+
+    caption: str
+    panels: list[Panel]
+    legend: list[tuple[str, Figure]]  # name, and a sample of its line or marker
 
 
 def plot_of(suite: Suite, records: Iterable[Record]) -> Plot | None:
-    """The picture that a suite asks for; None if it asks for none, or nothing is finished."""
+    """Return the figure of a suite; None if it has none, or if no fit has finished."""
+    if suite.figure is None:
+        return None
     runs = [run for run in runs_of(suite, records) if run.finished]
-    if suite.figure is None or not runs:
+    if not runs:
         return None
     with page_style():
         return PLOTS[suite.figure](suite, runs)
 
 
+def task_title(task: str) -> str:
+    """Return a task as a title.
+
+    >>> task_title("pacs/photo.gist512-sketch.effnet_lite0@500")
+    'pacs: photo.gist512 → sketch.effnet_lite0, 500 rows'
+    """
+    spec = parse_task(task)
+    views = str(spec.source) if spec.alone else f"{spec.source} → {spec.target}"
+    rows = "" if spec.n_train is None else f", {spec.n_train:,} rows"
+    return f"{spec.dataset}: {views}{rows}"
+
+
+# --- precision and recall
+
+
 def precision_recall(suite: Suite, runs: list[Run]) -> Plot:
-    """Curves by Hamming radius, one line a method."""
+    """Draw curves by Hamming radius, one line per method."""
     known = [method.label for method in suite.methods]
     panels = []
-    for side, title, here in places(suite, runs):
+    for side, title, here in _places(suite, runs):
         figure, axes = panel()
-        for label, mine in by_label(here).items():
+        for label, mine in _by_label(here).items():
             recall, precision = pooled_curve(mine, side)
-            found = recall > 0  # below, nothing is returned and precision means nothing
+            shown = recall > 0  # below, nothing is returned and precision is undefined
             style = line_style(known.index(label)) | {"markevery": 0.12, "clip_on": False}
-            axes.plot(recall[found], precision[found], label=label, **style)
-        axes.axhline(_chance(here, side), color=INK, linewidth=0.8)
+            axes.plot(recall[shown], precision[shown], label=label, **style)
+        chance = _counts(here, side, "relevant").sum() / _counts(here, side, "pairs").sum()
+        axes.axhline(float(chance), color=INK, linewidth=0.8)
         axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="recall", ylabel="precision")
         plain(axes)
-        areas = told((label, mean_area(mine, side)[0]) for label, mine in by_label(here).items())
-        words = f"Precision against recall, {title}. {AREA}: {areas}."
-        panels.append(Panel(title, figure, words))
-    chance = sample({"color": INK, "linewidth": 0.8})
+        areas = _listed(
+            (label, mean_area(mine, side)[0]) for label, mine in _by_label(here).items()
+        )
+        panels.append(Panel(title, figure, f"Precision against recall, {title}. {AREA}: {areas}."))
     return Plot(
         "Precision and recall of all pairs within radius 0, 1, 2, … of a query, pooled over the "
-        "queries of all splits. The area below the curve of a split is its radius_pr_area.",
+        "queries of all splits. The area under the curve of one split is its radius_pr_area.",
         panels,
-        [*legend_of(by_label(runs), known), ("chance", chance)],
+        [*_legend(_by_label(runs), known), ("chance", sample({"color": INK, "linewidth": 0.8}))],
     )
 
 
-def pooled_curve(runs: Iterable[Run], side: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Recall and precision by radius, the pairs of all runs taken together."""
+def pooled_curve(runs: Iterable[Run], side: str) -> Curve:
+    """Return recall and precision by radius, with the pairs of all runs pooled."""
     total, relevant = (_counts(runs, side, name)[None] for name in ("pairs", "relevant"))
     return radius_pr_curve(DistanceHistogram(total, relevant))
 
 
-def _chance(runs: Iterable[Run], side: str) -> float:
-    """Precision of returning everything."""
-    return float(_counts(runs, side, "relevant").sum() / _counts(runs, side, "pairs").sum())
-
-
 def _counts(runs: Iterable[Run], side: str, name: str) -> NDArray[np.int64]:
-    """Pairs by distance, summed over runs."""
+    """Return the number of pairs by distance, summed over runs."""
     return np.sum([run.record["scores"][side][name] for run in runs], axis=0, dtype=np.int64)
 
 
+# --- bars
+
+
 def bars(suite: Suite, runs: list[Run]) -> Plot:
-    """A bar a method, with the spread over splits."""
+    """Draw one bar per method, with the spread over splits."""
     known = [method.label for method in suite.methods]
     panels = []
-    for side, title, here in places(suite, runs):
-        scores = {label: mean_area(mine, side) for label, mine in by_label(here).items()}
+    for side, title, here in _places(suite, runs):
+        scores = {label: mean_area(mine, side) for label, mine in _by_label(here).items()}
         figure, axes = panel(3.5, 0.75 + 0.32 * len(scores))
         top = max(mean + spread for mean, spread in scores.values())
         for i, (label, (mean, spread)) in enumerate(scores.items()):
@@ -106,13 +132,16 @@ def bars(suite: Suite, runs: list[Run]) -> Plot:
         axes.invert_yaxis()
         plain(axes)
         axes.grid(visible=False, axis="y")
-        words = told((label, mean) for label, (mean, _) in scores.items())
+        words = _listed((label, mean) for label, (mean, _) in scores.items())
         panels.append(Panel(title, figure, f"{AREA}: {words}."))
     return Plot("Mean over splits; the thin line is one standard deviation each way.", panels, [])
 
 
+# --- embedding
+
+
 def plane(suite: Suite, runs: list[Run]) -> Plot:
-    """Projections of both domains, laid out by t-SNE, of the first split."""
+    """Draw the projections of both domains in the plane (t-SNE), for the first split."""
     panels: list[Panel] = []
     classes: set[int] = set()
     for run in (run for run in runs if run.seed == 0):
@@ -120,16 +149,19 @@ def plane(suite: Suite, runs: list[Run]) -> Plot:
         figure = _scatter(run.record["embedding"])
         panels.append(Panel(title, figure, f"Rows of two domains as points in the plane, {title}."))
         classes |= set(run.record["embedding"]["class"])
-    shapes = [
-        ("source", sample(_point("h", SOFT, hollow=True))),
-        ("target", sample(_point("o", SOFT, hollow=False))),
-    ]
     return Plot(
-        "Projections before the sign, laid out in the plane by t-SNE; some rows of each domain. "
-        "Hollow hexagons are source, full circles target, a colour is a class. Axes mean nothing.",
+        "Projections before the sign, embedded in the plane by t-SNE, for some rows per domain. "
+        "Hollow hexagons: source. Filled circles: target. Colours: classes. The axes have no "
+        "meaning.",
         panels,
-        shapes
-        + [(f"class {k}", sample(_point("o", _colour(k), hollow=False))) for k in sorted(classes)],
+        [
+            ("source", sample(_point("h", SOFT, hollow=True))),
+            ("target", sample(_point("o", SOFT, hollow=False))),
+            *(
+                (f"class {k}", sample(_point("o", _colour(k), hollow=False)))
+                for k in sorted(classes)
+            ),
+        ],
     )
 
 
@@ -161,8 +193,11 @@ def _point(marker: str, colour: str, *, hollow: bool) -> dict[str, Any]:
     }
 
 
+# --- training rows
+
+
 def samples(suite: Suite, runs: list[Run]) -> Plot:
-    """Score against the number of training rows."""
+    """Draw the score against the number of training rows."""
     known = [method.label for method in suite.methods]
     groups: dict[tuple[str, int], list[Run]] = {}
     for run in runs:
@@ -170,49 +205,184 @@ def samples(suite: Suite, runs: list[Run]) -> Plot:
     panels = [
         _samples_panel(f"{task_title(task)}; {SIDES[side]}, {bits} bits", here, side, known)
         for (task, bits), here in groups.items()
-        for side in sides_of(suite, task)
+        for side in _sides(suite, task)
     ]
     return Plot(
-        "Score against the number of training rows of a domain, mean and standard deviation over "
-        "splits. The rows that are searched are those that train, so they grow as well.",
+        "Score against the number of training rows per domain, mean and standard deviation over "
+        "splits. The training rows are also the rows that are searched, so both grow.",
         panels,
-        legend_of(by_label(runs), known),
+        _legend(_by_label(runs), known),
     )
 
 
 def _samples_panel(title: str, runs: list[Run], side: str, known: list[str]) -> Panel:
+    from matplotlib.ticker import NullLocator
+
     figure, axes = panel()
     ends = []
-    for label, mine in by_label(runs).items():
-        x, y, spread = rows_course(mine, side)
+    for label, mine in _by_label(runs).items():
+        x = sorted({_n_rows(run) for run in mine})
+        scores = [mean_area([run for run in mine if _n_rows(run) == n], side) for n in x]
+        y, spread = zip(*scores, strict=True)
         axes.errorbar(x, y, spread, capsize=2, label=label, **line_style(known.index(label)))
         ends.append(f"{label} from {y[0]:.1f} to {y[-1]:.1f}")
-    _rows_axis(axes, sorted({n_rows(run) for run in runs}))
-    axes.set(xlabel="training rows of a domain", ylabel=AREA)
+    sizes = sorted({_n_rows(run) for run in runs})
+    axes.set_xscale("log")
+    axes.set_xticks(sizes, [f"{n:,}" for n in sizes])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set(xlabel="training rows per domain", ylabel=AREA)
     widen(axes, LEAST_SPAN)
     plain(axes)
     return Panel(title, figure, f"{AREA} over training rows, {title}: {'; '.join(ends)}.")
 
 
-def n_rows(run: Run) -> int:
-    """Training rows: what the task allows, else those of the larger domain."""
+def _n_rows(run: Run) -> int:
+    """Return the training rows: the limit of the task, else those of the larger domain."""
     return parse_task(run.task).n_train or max(run.record["rows"].values())
 
 
-def rows_course(runs: list[Run], side: str) -> tuple[list[int], list[float], list[float]]:
-    """Numbers of rows, mean scores and spreads."""
-    sizes = sorted({n_rows(run) for run in runs})
-    scores = [mean_area([run for run in runs if n_rows(run) == n], side) for n in sizes]
-    return sizes, [mean for mean, _ in scores], [spread for _, spread in scores]
+# --- sweeps
 
 
-def _rows_axis(axes: Axes, sizes: list[int]) -> None:
-    """A logarithmic axis with the numbers that were tried."""
-    from matplotlib.ticker import NullLocator
+def iterations(suite: Suite, runs: list[Run]) -> Plot:
+    """Draw objective, 1-NN accuracy and area against the number of iterations."""
+    methods = {method.label: method for method in suite.methods}
+    series = list(dict.fromkeys(method.series for method in suite.methods))
+    curves: dict[str, Callable[[list[Run]], Curve]] = {
+        "objective, 1 after the first iteration": objective_curve,
+        "1-NN accuracy in per cent": lambda mine: _by_iterations(mine, methods, _accuracy),
+    }
+    for side in suite.sides:
+        curves[f"{AREA}, {SIDES[side]}"] = _area_curve(methods, side)
+    panels = []
+    for task, bits in dict.fromkeys((run.task, run.n_bits) for run in runs):
+        here = [run for run in runs if (run.task, run.n_bits) == (task, bits)]
+        for what, curve in curves.items():
+            lines = {
+                name: curve([run for run in here if methods[run.label].series == name])
+                for name in series
+            }
+            lines = {name: xy for name, xy in lines.items() if np.isfinite(xy[1]).any()}
+            if lines:
+                title = f"{task_title(task)}, {bits} bits; {what}"
+                panels.append(_curves_panel(title, what, lines, series))
+    return Plot(
+        "Iterations of Algorithm 1, mean over splits. Except for the objective, each point is a "
+        "separate fit with that many iterations. 1-NN accuracy: share of target rows whose "
+        "nearest projected source row has the same class.",
+        panels,
+        _legend(series, series),
+    )
 
-    axes.set_xscale("log")
-    axes.set_xticks(sizes, [f"{n:,}" for n in sizes])
-    axes.xaxis.set_minor_locator(NullLocator())
+
+def objective_curve(runs: list[Run]) -> Curve:
+    """Return the objective of the longest runs per iteration, relative to the first."""
+    values = [run.record.get("objective", []) for run in runs]
+    longest = max(map(len, values), default=0)
+    whole = np.array([v for v in values if len(v) == longest > 0], dtype=float)
+    if whole.size == 0:
+        return np.empty(0), np.empty(0)
+    return np.arange(1.0, longest + 1), (whole / whole[:, :1]).mean(axis=0)
+
+
+def _area_curve(methods: dict[str, MethodSpec], side: str) -> Callable[[list[Run]], Curve]:
+    return lambda runs: _by_iterations(runs, methods, lambda run: run.score(side))
+
+
+def _accuracy(run: Run) -> float:
+    return 100.0 * float(run.record.get("transfer", np.nan))
+
+
+def _by_iterations(
+    runs: list[Run], methods: dict[str, MethodSpec], value: Callable[[Run], float]
+) -> Curve:
+    values: dict[float, list[float]] = {}
+    for run in runs:
+        values.setdefault(float(methods[run.label].point["max_iter"]), []).append(value(run))
+    x = sorted(values)
+    return np.array(x), np.array([np.mean(values[n]) for n in x])
+
+
+def _curves_panel(title: str, what: str, lines: dict[str, Curve], known: list[str]) -> Panel:
+    from matplotlib.ticker import MaxNLocator
+
+    figure, axes = panel()
+    for name, (x, y) in lines.items():
+        axes.plot(x, y, label=name, **line_style(known.index(name)))
+    axes.set(xlabel="iterations", ylabel=what.partition(",")[0])
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    widen(axes, 0.0 if what.startswith("objective") else LEAST_SPAN)
+    plain(axes)
+    ends = "; ".join(f"{name} from {y[0]:.3g} to {y[-1]:.3g}" for name, (_, y) in lines.items())
+    return Panel(title, figure, f"{what}, over the iterations: {ends}.")
+
+
+def grid(suite: Suite, runs: list[Run]) -> Plot:
+    """Draw a heat map over two swept parameters, or a line over one."""
+    methods = {method.label: method for method in suite.methods}
+    panels = []
+    for side, title, here in _places(suite, runs):
+        for name in dict.fromkeys(methods[run.label].series for run in here):
+            values: list[PointScore] = [
+                (methods[label].point, mean_area(mine, side)[0])
+                for label, mine in _by_label(here).items()
+                if methods[label].series == name
+            ]
+            draw = _heat_map if len(values[0][0]) == 2 else _line
+            panels.append(Panel(f"{name}, {title}", *draw(values)))
+    return Plot(f"{AREA}, mean over splits, by the values of the parameters.", panels, [])
+
+
+def _heat_map(values: list[PointScore]) -> tuple[Figure, str]:
+    """Draw the first parameter upwards, the second to the right, the score in every cell."""
+    up, right = values[0][0]
+    rows, columns = (list(dict.fromkeys(point[key] for point, _ in values)) for key in (up, right))
+    Z = np.full((len(rows), len(columns)), np.nan)
+    for point, score in values:
+        Z[rows.index(point[up]), columns.index(point[right])] = score
+    figure, axes = panel(3.5, 0.9 + 0.34 * len(rows))
+    low, high = float(np.nanmin(Z)), float(np.nanmax(Z))
+    top = max(high, low + 1.0)  # differences below one point get the same colour
+    style: Any = {"cmap": "cividis", "vmin": low, "vmax": top, "edgecolor": "face"}
+    axes.pcolormesh(np.arange(len(columns)), np.arange(len(rows)), Z, linewidth=0.4, **style)
+    for (i, j), score in np.ndenumerate(Z):
+        text = "" if np.isnan(score) else f"{score:.0f}"
+        colour = "#000000" if score > (low + top) / 2 else "#ffffff"
+        axes.text(j, i, text, ha="center", va="center", color=colour)
+    axes.set_xticks(range(len(columns)), [short(x) for x in columns])
+    axes.set_yticks(range(len(rows)), [short(x) for x in rows])
+    axes.set(xlabel=right, ylabel=up)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    best, _ = max(values, key=lambda value: value[1])
+    where = " and ".join(f"{key} {short(x)}" for key, x in best.items())
+    return figure, f"{AREA} from {low:.1f} to {high:.1f}, highest at {where}."
+
+
+def _line(values: list[PointScore]) -> tuple[Figure, str]:
+    (key,) = values[0][0]
+    names, y = [short(point[key]) for point, _ in values], [score for _, score in values]
+    figure, axes = panel()
+    axes.plot(range(len(y)), y, **line_style(3))
+    axes.set_xticks(range(len(y)), names)
+    axes.set(xlabel=key, ylabel=AREA)
+    widen(axes, LEAST_SPAN)
+    plain(axes)
+    return figure, f"{AREA}, by {key}: {_listed(zip(names, y, strict=True))}."
+
+
+def short(value: Any) -> str:
+    """Return a value as the label of a tick.
+
+    >>> short(1e-06), short(0.1), short(1000.0), short("itq")
+    ('1e-6', '0.1', '1e3', 'itq')
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return str(value)
+    if value == 0 or 0.01 <= abs(value) < 1000:
+        return f"{value:g}"
+    mantissa, exponent = f"{value:e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
 
 
 PLOTS: dict[str, Callable[[Suite, list[Run]], Plot]] = {
@@ -223,3 +393,42 @@ PLOTS: dict[str, Callable[[Suite, list[Run]], Plot]] = {
     "tsne": plane,
     "samples": samples,
 }
+
+
+# --- shared by all figures
+
+
+def _sides(suite: Suite, task: str) -> list[str]:
+    """Return the sides to show; both are the same if one view is source and target."""
+    same = parse_task(task).alone and "single" in suite.sides
+    return ["single"] if same else list(suite.sides)
+
+
+def _places(suite: Suite, runs: list[Run]) -> Iterator[tuple[str, str, list[Run]]]:
+    """Yield side, title and runs for every task, length and side."""
+    for task, bits in dict.fromkeys((run.task, run.n_bits) for run in runs):
+        here = [run for run in runs if (run.task, run.n_bits) == (task, bits)]
+        for side in _sides(suite, task):
+            yield side, f"{task_title(task)}; {SIDES[side]}, {bits} bits", here
+
+
+def mean_area(runs: Iterable[Run], side: str) -> tuple[float, float]:
+    """Return mean and standard deviation of the area over splits, in per cent."""
+    values = [run.score(side) for run in runs]
+    return float(np.mean(values)), float(np.std(values))
+
+
+def _by_label(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.label, []).append(run)
+    return groups
+
+
+def _legend(names: Iterable[str], known: Sequence[str]) -> list[tuple[str, Figure]]:
+    """Return a line sample per name; the place in `known` fixes the style."""
+    return [(name, sample(line_style(known.index(name)))) for name in known if name in set(names)]
+
+
+def _listed(values: Iterable[tuple[str, float]]) -> str:
+    return ", ".join(f"{name} {value:.1f}" for name, value in values)

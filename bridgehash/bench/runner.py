@@ -1,7 +1,7 @@
-"""Running a suite: every job once, finished ones skipped, each record on disk before the next.
+"""Run a suite: each job once, with its record on disk before the next one starts.
 
-A job is a task, a method, a code length and a seed. One that fails leaves a record of its error and
-the others go on; a later run tries it again.
+A job is a task, a method, a code length and a seed. Finished jobs are skipped. A failed job is
+recorded with its error and run again next time; it does not stop the others.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ import sklearn
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from .._core.errors import MissingDataError
 from .._core.files import StrPath
 from .._core.validation import UNKNOWN
 from .._version import __version__
-from ..datasets import TransferTask
-from ..datasets.files import MissingData
-from ..datasets.spec import TaskSpec
+from ..datasets import TaskSpec, TransferTask
 from ..metrics.evaluate import Scores, evaluate
 from .extras import EXTRAS
 from .spec import FEW, QUICK_BITS, QUICK_SEEDS, SEEN, MethodSpec, Suite
-from .store import Record, Store, record_key
+from .store import Record, ResultStore, record_key
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Job:
     extras: tuple[str, ...] = ()
 
     def identity(self, checksums: dict[str, str]) -> dict[str, Any]:
-        """All that the result depends on, as JSON can hold it."""
+        """Return everything that the result depends on, in JSON types."""
         return {
             "task": str(self.task),
             "use": self.method.use,
@@ -63,7 +62,7 @@ class Job:
 
 
 def jobs_of(suite: Suite, *, quick: bool = False) -> list[Job]:
-    """All jobs of a suite, all methods of a task, length and seed one after the other."""
+    """Return all jobs of a suite, ordered by seed, task, code length and method."""
     bits = QUICK_BITS if quick else suite.n_bits
     seeds = QUICK_SEEDS if quick else suite.seeds
     return [
@@ -76,7 +75,7 @@ def jobs_of(suite: Suite, *, quick: bool = False) -> list[Job]:
 
 
 def run_job(job: Job, folder: StrPath | None = None) -> Record:
-    """Fit and score; whatever goes wrong is part of the record."""
+    """Fit and score one job and return its record; an error becomes part of the record."""
     checksums = job.task.checksums(folder)
     identity = job.identity(checksums)
     record = {"key": record_key(identity), **identity, "label": job.method.label, **_where()}
@@ -84,9 +83,9 @@ def run_job(job: Job, folder: StrPath | None = None) -> Record:
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             results = _results(job, folder)
-            json.dumps(results, allow_nan=False)  # a score that is no number is a failure
+            json.dumps(results, allow_nan=False)  # a score that is not a number is a failure
             return record | results
-    except Exception as error:  # a method that fails must not end the suite
+    except Exception as error:  # a failed method must not stop the suite
         line = f"{type(error).__name__}: {error}"
         return record | {"error": line, "traceback": traceback.format_exc(limit=-3)}
 
@@ -108,16 +107,16 @@ def _results(job: Job, folder: StrPath | None) -> Record:
 
 
 def _seen(task: TransferTask, labels: str, seed: int) -> dict[str, NDArray[np.intp]]:
-    """The labels that a method may see; of few rows, -1 elsewhere."""
+    """Return the labels that a method may see."""
     given = {name: getattr(task, name) for name in SEEN[labels]}
-    rng = np.random.default_rng(seed)
     if labels not in FEW:
         return given
+    rng = np.random.default_rng(seed)
     return {name: few_labels(y, FEW[labels], rng) for name, y in given.items()}
 
 
 def few_labels(y: NDArray[np.intp], n: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Labels of n random rows of each class, -1 elsewhere.
+    """Return the labels of n random rows per class, and -1 for the other rows.
 
     >>> few_labels(np.array([0, 0, 1, 1, 1]), 1, np.random.default_rng(0))
     array([-1,  0, -1,  1, -1])
@@ -130,7 +129,7 @@ def few_labels(y: NDArray[np.intp], n: int, rng: np.random.Generator) -> NDArray
 
 
 def _scores(scores: Scores) -> dict[str, Any]:
-    """The scores, and the counts of pairs by distance from which curves are drawn."""
+    """Return the scores, and the number of pairs by distance for curves."""
     histogram = scores.histogram
     return {
         "radius_pr_area": scores.radius_pr_area,
@@ -158,7 +157,7 @@ def _where() -> dict[str, Any]:
 
 
 def pending(jobs: Iterable[Job], done: dict[str, Record], folder: StrPath | None) -> list[Job]:
-    """Jobs without a finished record; failed ones are tried again."""
+    """Return the jobs without a finished record; failed ones are run again."""
     return [
         job
         for job in jobs
@@ -166,54 +165,48 @@ def pending(jobs: Iterable[Job], done: dict[str, Record], folder: StrPath | None
     ]
 
 
-class Step(NamedTuple):
-    """How far a run has come: what is done of all, and what was done last."""
+class SuiteProgress(NamedTuple):
+    """Jobs done so far, and the last record."""
 
     n_done: int
     n_jobs: int
     record: Record | None = None  # None at the start
-    missing: tuple[str, ...] = ()  # at the start: tasks left out for want of data, and why
+    missing: tuple[str, ...] = ()  # at the start: tasks left out because of missing data, and why
 
 
 def run_suite(
     suite: Suite,
-    store: Store,
+    store: ResultStore,
     *,
     quick: bool = False,
     rerun: bool = False,
     n_jobs: int = 1,
     folder: StrPath | None = None,
-) -> Iterator[Step]:
-    """Run what is not finished yet, `n_jobs` at a time; each record is stored before it is told.
+) -> Iterator[SuiteProgress]:
+    """Run the unfinished jobs of a suite, `n_jobs` at a time; yield after each stored record.
 
-    Tasks whose data are not there are left out, unless none is left.
+    Tasks without data are left out. If no task has data, `MissingDataError` is raised.
     """
-    missing = _missing_data(suite, folder)
+    missing = {}
+    for task in suite.tasks:
+        try:
+            task.checksums(folder)
+        except MissingDataError as error:
+            missing[task] = error
     jobs = [job for job in jobs_of(suite, quick=quick) if job.task not in missing]
     if not jobs:
         raise next(iter(missing.values()))
     todo = jobs if rerun else pending(jobs, store.records(), folder)
     n_done = len(jobs) - len(todo)
     left_out = tuple(f"{task} is left out: {error}" for task, error in missing.items())
-    yield Step(n_done, len(jobs), missing=left_out)
+    yield SuiteProgress(n_done, len(jobs), missing=left_out)
     if not todo:
         return
-    with store.writer() as writer:
+    with store.writer() as append:
         for record in _records(todo, n_jobs, folder):
-            writer.append(record)
+            append(record)
             n_done += 1
-            yield Step(n_done, len(jobs), record)
-
-
-def _missing_data(suite: Suite, folder: StrPath | None) -> dict[TaskSpec, MissingData]:
-    """The tasks of a suite that cannot be run here, and what they lack."""
-    missing = {}
-    for task in suite.tasks:
-        try:
-            task.checksums(folder)
-        except MissingData as error:
-            missing[task] = error
-    return missing
+            yield SuiteProgress(n_done, len(jobs), record)
 
 
 def _records(jobs: list[Job], n_jobs: int, folder: StrPath | None) -> Iterator[Record]:
@@ -238,7 +231,7 @@ def _records(jobs: list[Job], n_jobs: int, folder: StrPath | None) -> Iterator[R
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever; let it end instead."""
+    """End a worker when its parent is killed; it would wait for work forever."""
     parent = parent_process()
     assert parent is not None
 

@@ -1,7 +1,7 @@
-"""Suites as data: which methods run on which tasks, read from TOML and checked before a run.
+"""Suites: which methods run on which tasks, read from TOML and checked before a run.
 
-Unknown keys, methods and parameters are refused with the nearest known name. What a method may see
-(no labels, those of the source, those of both) is part of the suite, not of the method.
+Unknown keys, methods and parameters are refused with the nearest known name. Which labels a method
+sees (none, those of the source, those of both domains) is part of the suite, not of the method.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
-from .._core.errors import unknown
+from .._core.errors import SuiteError, named, unknown
 from ..codes import MAX_BITS
-from ..datasets.spec import TaskSpec, parse_task
+from ..datasets import TaskSpec, parse_task
 from ..models.base import BaseTransferHasher
 from ..registry import METHODS, inner_estimator
 from .extras import EXTRAS
 
 Labels = Literal["none", "source", "both", "one", "three"]
-Side = Literal["cross", "single"]
+SearchSide = Literal["cross", "single"]
 SEEN: dict[str, tuple[str, ...]] = {
     "none": (),
     "source": ("y_source",),
@@ -32,36 +32,32 @@ SEEN: dict[str, tuple[str, ...]] = {
     "one": ("y_source", "y_target"),
     "three": ("y_source", "y_target"),
 }
-FEW = {"one": 1, "three": 3}  # labels of a class that are seen in each domain
+FEW = {"one": 1, "three": 3}  # labels per class and domain
 METRICS = ("radius_pr_area", "mean_average_precision")
 QUICK_BITS, QUICK_SEEDS = (16,), 1  # a first look at any suite
 
 
-class SuiteError(ValueError):
-    """A suite that does not say what can be run."""
-
-
 @dataclass(frozen=True)
 class MethodSpec:
-    """One line of a suite: a method by its registered name, with parameters and what it sees."""
+    """A method of a suite: registered name, label, parameters and the labels it sees."""
 
     label: str
     use: str
     labels: Labels = "none"
     params: Mapping[str, Any] = field(default_factory=dict)
-    point: Mapping[str, Any] = field(default_factory=dict)  # its place in a sweep
+    point: Mapping[str, Any] = field(default_factory=dict)  # the swept parameters
 
     @property
     def series(self) -> str:
-        """The label that all points of a sweep have in common."""
-        return self.label.removesuffix(f", {_named(self.point)}") if self.point else self.label
+        """Return the label without the swept parameters."""
+        return self.label.removesuffix(f", {_point_text(self.point)}") if self.point else self.label
 
     @cached_property
     def settings(self) -> dict[str, str]:
-        """Every parameter as it is fitted, defaults and presets too, but for length and seed.
+        """Return every parameter, with defaults and presets, except code length and seed.
 
-        A part that is not there (None) is no setting, so that a further optional part leaves
-        records as they are.
+        Parameters that are None are left out, so that records stay valid when a method gets a new
+        optional parameter.
         """
         parameters = inner_estimator(self.build(n_bits=1, seed=0)).get_params(deep=True)
         return {
@@ -71,19 +67,19 @@ class MethodSpec:
         }
 
     def build(self, n_bits: int, seed: int) -> BaseTransferHasher:
-        """An unfitted hasher."""
+        """Return an unfitted hasher."""
         return METHODS[self.use].prepared(n_bits, seed, **self.params)
 
 
 def _text(value: object) -> str:
-    """A parameter as text; 1 and 1.0 are one setting, in TOML as in Python."""
+    """Return a parameter as text; 1 and 1.0 are the same."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return repr(float(value)) if whole else repr(value)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Suite:
-    """What to run and what to show of it."""
+    """What to run, and what to show in the report."""
 
     name: str
     title: str
@@ -91,16 +87,16 @@ class Suite:
     methods: tuple[MethodSpec, ...]
     n_bits: tuple[int, ...] = (64,)
     seeds: int = 10
-    sides: tuple[Side, ...] = ("cross", "single")
+    sides: tuple[SearchSide, ...] = ("cross", "single")
     metrics: tuple[str, ...] = METRICS
     extras: tuple[str, ...] = ()
-    figure: str | None = None  # how the report draws it, beside the table
-    paper: str | None = None  # the file of published numbers
+    figure: str | None = None  # drawn in the report, next to the tables
+    paper: str | None = None  # file of published numbers
     note: str = ""
 
 
 FIGURES = ("pr", "bars", "iterations", "grid", "tsne", "samples")
-_NEEDED: dict[str, tuple[str, Callable[[Suite], bool]]] = {  # what a figure cannot do without
+_NEEDED: dict[str, tuple[str, Callable[[Suite], bool]]] = {  # what a figure needs
     "iterations": (
         "a sweep over max_iter",
         lambda suite: all("max_iter" in method.point for method in suite.methods),
@@ -118,28 +114,27 @@ _NEEDED: dict[str, tuple[str, Callable[[Suite], bool]]] = {  # what a figure can
 _LISTS = ("tasks", "method", "n_bits", "sides", "metrics", "extras")
 _TOP = {f.name for f in fields(Suite)} - {"name", "methods"} | {"method"}
 _METHOD = {f.name for f in fields(MethodSpec)} - {"point"} | {"sweep"}
-_GIVEN = {"n_bits", "random_state"}  # by the suite, to all its methods alike
+_GIVEN = {"n_bits", "random_state"}  # set by the suite, the same for all methods
 
 
 def suite_names() -> list[str]:
-    """The suites that come with the package: tables, then figures."""
+    """Return the names of the suites of the package: tables, then figures."""
     names = [name.removesuffix(".toml") for name in _files("suites", ".toml")]
     return sorted(names, key=lambda name: (not name.startswith("table"), name))
 
 
 def _files(folder: str, suffix: str) -> list[str]:
-    """Names of data files of the package."""
-    found = (resources.files("bridgehash.bench") / folder).iterdir()
-    return sorted(item.name for item in found if item.name.endswith(suffix))
+    """Return the names of data files of the package."""
+    items = (resources.files("bridgehash.bench") / folder).iterdir()
+    return sorted(item.name for item in items if item.name.endswith(suffix))
 
 
 def load_suite(name: str) -> Suite:
-    """A suite of the package by name, or one in a TOML file of one's own."""
+    """Return a suite of the package by name, or one from a TOML file."""
     if name.endswith(".toml"):
-        path = Path(name)
-        if not path.is_file():
-            raise SuiteError(f"{name}: there is no such file")
-        return parse_suite(path.stem, path.read_text(encoding="utf-8"))
+        with named(name):
+            text = Path(name).read_text(encoding="utf-8")
+        return parse_suite(Path(name).stem, text)
     if name not in suite_names():
         raise SuiteError(unknown("suite", name, suite_names()))
     file = resources.files("bridgehash.bench") / "suites" / f"{name}.toml"
@@ -147,24 +142,22 @@ def load_suite(name: str) -> Suite:
 
 
 def load_suites(names: Iterable[str]) -> list[Suite]:
-    """Suites by their names, each once; a name may be a pattern such as `*-twin`."""
-    found: dict[str, Suite] = {}
+    """Return suites by name, each once; a name may be a pattern such as `*-twin`."""
+    suites: dict[str, Suite] = {}
     for name in names:
         matches = fnmatch.filter(suite_names(), name) if "*" in name else [name]
         if not matches:
-            raise SuiteError(
-                f"{name}: no suite has such a name; `bridgehash bench list` tells them"
-            )
+            raise SuiteError(f"{name}: no suite matches; see `bridgehash bench list`")
         for match in matches:
-            found.setdefault(match, load_suite(match))
-    return list(found.values())
+            suites.setdefault(match, load_suite(match))
+    return list(suites.values())
 
 
 def parse_suite(name: str, text: str) -> Suite:
-    """The suite in a TOML text."""
+    """Return the suite in a TOML text."""
     try:
         return _suite(name, tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, SuiteError, ValueError, TypeError) as error:
+    except (ValueError, TypeError) as error:
         raise SuiteError(f"suite {name}: {error}") from error
 
 
@@ -175,7 +168,7 @@ def _suite(name: str, data: dict[str, Any]) -> Suite:
             raise SuiteError(f"the key {needed!r} is missing")
     for key in _LISTS:
         if not data.get(key, ["something"]) or not isinstance(data.get(key, []), list):
-            raise SuiteError(f"{key} has to be a list of at least one entry")
+            raise SuiteError(f"{key} must be a list with at least one entry")
     lines = data.pop("method")
     tasks = tuple(parse_task(task) for task in data.pop("tasks"))
     lists = {key: tuple(value) for key, value in data.items() if isinstance(value, list)}
@@ -190,24 +183,24 @@ def _suite(name: str, data: dict[str, Any]) -> Suite:
 
 
 def _methods(line: dict[str, Any]) -> Iterator[MethodSpec]:
-    """The method of a line, once for every point of its sweep."""
+    """Yield the method of an entry, once for every point of its sweep."""
     _check_keys(line, _METHOD, "key of a method")
     if "use" not in line:
-        raise SuiteError("a method lacks the key 'use', its name in `bridgehash methods`")
+        raise SuiteError("a method has no key 'use', its name in `bridgehash methods`")
     sweep = dict(line.pop("sweep", {}))
     for values in product(*sweep.values()):
         point = dict(zip(sweep, values, strict=True))
         params = dict(line.get("params", {})) | point
-        label = ", ".join(filter(None, [line.get("label", line["use"]), _named(point)]))
+        label = ", ".join(filter(None, [line.get("label", line["use"]), _point_text(point)]))
         spec = MethodSpec(**(line | {"label": label, "params": params}), point=point)
         _check_method(spec)
         yield spec
 
 
-def _named(point: Mapping[str, Any]) -> str:
-    """A place in a sweep as text.
+def _point_text(point: Mapping[str, Any]) -> str:
+    """Return swept parameters as text.
 
-    >>> _named({"lam": 0.0001, "start": "itq"})
+    >>> _point_text({"lam": 0.0001, "start": "itq"})
     'lam=0.0001, start=itq'
     """
     shown = {k: f"{v:g}" if isinstance(v, int | float) else str(v) for k, v in point.items()}
@@ -232,11 +225,11 @@ def _check_method(spec: MethodSpec) -> None:
 def _check_choices(suite: Suite) -> None:
     labels = [method.label for method in suite.methods]
     if len(set(labels)) < len(labels):
-        raise SuiteError("two methods have one label; labels name the rows of a table")
+        raise SuiteError("two methods have the same label; give each a label of its own")
     if not all(isinstance(bits, int) and 1 <= bits <= MAX_BITS for bits in suite.n_bits):
-        raise SuiteError(f"n_bits holds something else than whole numbers of 1 to {MAX_BITS}")
+        raise SuiteError(f"n_bits must be integers from 1 to {MAX_BITS}")
     if not isinstance(suite.seeds, int) or suite.seeds < 1:
-        raise SuiteError(f"seeds={suite.seeds!r}: give a whole number of at least 1")
+        raise SuiteError(f"seeds={suite.seeds!r} is not allowed: give an integer of at least 1")
     for kind, chosen, known in (
         ("side", suite.sides, ("cross", "single")),
         ("metric", suite.metrics, METRICS),

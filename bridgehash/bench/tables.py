@@ -1,8 +1,9 @@
-"""Tables as pure functions of stored records: mean and spread over seeds, gaps shown as gaps."""
+"""Tables of stored records: mean and spread over seeds. Missing results are shown as missing."""
 
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -15,13 +16,13 @@ from ..ath.matching import LEAST_AGREEMENT
 from .spec import QUICK_BITS, Suite
 from .store import Record
 
-_MANY_ROWS = 14
+MANY_ROWS = 14  # longer tables are those of sweeps, which have a figure
 
-Place = tuple[str, int]  # a column: task and number of bits
+Place = tuple[str, int]  # task and number of bits of a column
 
 
 class Run(NamedTuple):
-    """A record seen from a suite: which of its fits it is."""
+    """A record, and which fit of a suite it is."""
 
     label: str
     task: str
@@ -34,16 +35,16 @@ class Run(NamedTuple):
         return "scores" in self.record
 
     def score(self, side: str, metric: str = "radius_pr_area") -> float:
-        """In per cent."""
+        """Return a score in per cent."""
         return 100.0 * float(self.record["scores"][side][metric])
 
 
 def runs_of(suite: Suite, records: Iterable[Record]) -> list[Run]:
-    """The fits of a suite that were run, each once, in the order of the suite.
+    """Return the fits of a suite that were run, each once, in the order of the suite.
 
-    Records are shared by suites, so a fit may have several: with more extras, or on a data file
-    that has changed since. One that finished goes before one that failed, then the latest. Records
-    of settings that a method no longer has, by another default say, do not count.
+    A fit may have several records: with more extras, or on an older data file. A finished record
+    is preferred to a failed one, then the latest. Records with other settings, such as an older
+    default, are ignored.
     """
     labels = {_setting(m.use, m.labels, m.settings): m.label for m in suite.methods}
     tasks = [str(task) for task in suite.tasks]
@@ -69,28 +70,28 @@ def runs_of(suite: Suite, records: Iterable[Record]) -> list[Run]:
 
 
 def agreements(runs: Iterable[Run]) -> list[str]:
-    """What searched bridges say of themselves, a line a task: agreement, and warnings given."""
-    found: dict[tuple[str, str], list[float]] = {}
+    """Return one line per task and method on how far independent searches agreed."""
+    by_place: dict[tuple[str, str], list[float]] = {}
     for run in runs:
         value = run.record.get("agreement")
         if value is not None:
-            found.setdefault((run.task, run.label), []).append(float(value))
+            by_place.setdefault((run.task, run.label), []).append(float(value))
     return [
-        f"{task}, {label}: searches agree by {np.mean(values):.2f} ± {np.std(values):.2f}, "
-        f"warned {sum(value < LEAST_AGREEMENT for value in values)} of {len(values)} times"
-        for (task, label), values in found.items()
+        f"{task}, {label}: agreement of searches {np.mean(values):.2f} ± {np.std(values):.2f}, "
+        f"warnings in {sum(value < LEAST_AGREEMENT for value in values)} of {len(values)} fits"
+        for (task, label), values in by_place.items()
     ]
 
 
 def _lengths(suite: Suite, ran: set[int]) -> list[int]:
-    """The lengths of the suite that were run, or those of a quick look where none was."""
+    """Return the code lengths of the suite that were run, or else those of a quick run."""
     quick = [bits for bits in QUICK_BITS if bits in ran]
     return [bits for bits in suite.n_bits if bits in ran] or quick or list(suite.n_bits)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a table, in per cent: its mean and spread over the seeds that finished."""
+    """Mean and standard deviation over the finished seeds, in per cent."""
 
     mean: float = nan
     spread: float = nan
@@ -118,44 +119,48 @@ class ResultTable:
     rows: dict[str, list[Cell]]
 
     def rank(self, column: int) -> dict[str, int]:
-        """Place of each method in a column, 1 for the best; without those that are missing."""
-        means = {label: cells[column].mean for label, cells in self.rows.items()}
-        known = sorted((m for m in means.values() if not isnan(m)), reverse=True)
-        return {label: known.index(m) + 1 for label, m in means.items() if not isnan(m)}
+        """Return the rank of each method in a column, 1 for the best; missing ones have none."""
+        return column_ranks({label: cells[column].mean for label, cells in self.rows.items()})
 
     @property
     def tally(self) -> str:
-        """Who is best how often, in words."""
+        """Return how often each method is best, in words."""
         return _tally({label: [cell.mean for cell in row] for label, row in self.rows.items()})
 
 
-def _tally(rows: Mapping[str, Sequence[float]]) -> str:
-    """Who is best in how many columns; a tie counts for all in it, an empty column for none.
+def column_ranks(values: Mapping[str, float]) -> dict[str, int]:
+    """Return the rank of each value that is not NaN, 1 for the largest; ties share a rank.
 
-    Nothing is said of one column alone, nor of the many rows of a sweep.
+    >>> column_ranks({"A": 1.0, "B": nan, "C": 3.0, "D": 3.0})
+    {'A': 3, 'C': 1, 'D': 1}
+    """
+    known = sorted((value for value in values.values() if not isnan(value)), reverse=True)
+    return {name: known.index(value) + 1 for name, value in values.items() if not isnan(value)}
+
+
+def _tally(rows: Mapping[str, Sequence[float]]) -> str:
+    """Return how many columns each method is best in; ties count for all of them.
+
+    The text is empty for a single column, and for the many rows of a sweep.
 
     >>> _tally({"A": [3.0, 1.0, 5.0], "B": [2.0, 1.0, nan], "C": [1.0, 0.0, nan]})
     'best in 3 columns: A 3, B 1'
     """
     columns = [
-        [value for value in column if not isnan(value)]
+        column_ranks(dict(zip(rows, column, strict=True)))
         for column in zip(*rows.values(), strict=True)
     ]
-    wins = {
-        label: sum(
-            bool(known) and value == max(known) for value, known in zip(row, columns, strict=True)
-        )
-        for label, row in rows.items()
-    }
-    places = sorted(((n, label) for label, n in wins.items() if n), key=lambda pair: -pair[0])
-    known = sum(map(bool, columns))
-    if known < 2 or len(rows) > _MANY_ROWS:
+    n_columns = sum(map(bool, columns))
+    if n_columns < 2 or len(rows) > MANY_ROWS:
         return ""
-    return f"best in {known} columns: " + ", ".join(f"{label} {n}" for n, label in places)
+    wins = Counter(label for ranks in columns for label in rows if ranks.get(label) == 1)
+    ordered = sorted(rows, key=lambda label: -wins[label])
+    counts = ", ".join(f"{label} {wins[label]}" for label in ordered if wins[label])
+    return f"best in {n_columns} columns: {counts}"
 
 
 def result_table(suite: Suite, records: Iterable[Record], side: str, metric: str) -> ResultTable:
-    """The table of a suite; records of other suites are passed over."""
+    """Return the table of a suite; records of other suites are ignored."""
     runs = runs_of(suite, records)
     lengths = _lengths(suite, {run.n_bits for run in runs})
     columns = [(str(task), bits) for task in suite.tasks for bits in lengths]
@@ -185,20 +190,20 @@ def _setting(use: str, labels: str, settings: Mapping[str, str]) -> tuple[Any, .
 
 @dataclass(frozen=True)
 class Published:
-    """The paper's own table, on the paper's own data."""
+    """A table of the paper, on the data of the paper."""
 
     columns: list[tuple[str, str, int]]  # subtask, task, bits
     rows: dict[str, list[str]]
-    notes: list[str]  # what has to be known of some of the numbers
+    notes: list[str]  # remarks on some of the numbers
 
     @property
     def tally(self) -> str:
-        """Who is best how often, in words."""
+        """Return how often each method is best, in words."""
         return _tally({label: [number(text) for text in row] for label, row in self.rows.items()})
 
 
 def number(text: str) -> float:
-    """A printed number; not a number where there is none."""
+    """Return a printed number, or NaN."""
     try:
         return float(text)
     except ValueError:
@@ -206,7 +211,7 @@ def number(text: str) -> float:
 
 
 def published(name: str) -> Published:
-    """A table of the paper by the name of its file."""
+    """Return a table of the paper by the name of its file."""
     file = resources.files("bridgehash.bench") / "paper" / name
     lines = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
     columns = list(dict.fromkeys((x["subtask"], x["task"], int(x["n_bits"])) for x in lines))
@@ -217,7 +222,7 @@ def published(name: str) -> Published:
 
 
 def _notes(lines: list[dict[str, str]], n_columns: int) -> list[str]:
-    """Each note once, with the places it holds for unless these are all of a method."""
+    """Return each note once, with its places unless it holds for a whole row."""
     places: dict[tuple[str, str], list[str]] = {}
     for x in lines:
         if x["note"]:

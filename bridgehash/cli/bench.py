@@ -12,14 +12,14 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from bridgehash._core.errors import InputError, named
+from bridgehash._core.errors import InputError, JournalError, MissingDataError, named
 from bridgehash._core.progress import countdown
 from bridgehash.cli.console import may_animate, note, results, say, show_fields, show_table
 
 if TYPE_CHECKING:
-    from bridgehash.bench.runner import Step
+    from bridgehash.bench.runner import SuiteProgress
     from bridgehash.bench.spec import Suite
-    from bridgehash.bench.store import Record, Store
+    from bridgehash.bench.store import Record, ResultStore
     from bridgehash.bench.tables import ResultTable
 
 _AGAIN = "finished fits are kept; run the same command to continue"
@@ -89,7 +89,6 @@ def run(
 
     from bridgehash.bench.runner import run_suite
     from bridgehash.bench.spec import load_suites
-    from bridgehash.datasets.files import MissingData
 
     store = _store(out)
     n_jobs = jobs or os.cpu_count() or 1
@@ -100,13 +99,15 @@ def run(
             with countdown(plan.name, visible=may_animate()) as reach:
                 steps = run_suite(plan, store, quick=quick, rerun=rerun, n_jobs=n_jobs, folder=data)
                 failed = _follow(steps, reach)
-        except MissingData as error:  # of all its tasks
+        except MissingDataError as error:  # of all its tasks
             without_data[plan.name] = str(error)
             continue
         except BrokenExecutor as error:
             raise InputError(
                 f"a fit was killed, probably out of memory; {_AGAIN}, with --jobs 1"
             ) from error
+        except JournalError as error:
+            raise InputError(f"{error}; {_AGAIN}") from error
         except OSError as error:
             with named(error.filename or store.path, _AGAIN, writing=True):
                 raise
@@ -126,7 +127,7 @@ def run(
     _write_report(ran, store, out)
 
 
-def _follow(steps: Iterable[Step], reach: Callable[[int, int], None]) -> list[Record]:
+def _follow(steps: Iterable[SuiteProgress], reach: Callable[[int, int], None]) -> list[Record]:
     """Show the progress of a run; return the records of fits that failed."""
     failed = []
     for step in steps:
@@ -167,14 +168,14 @@ def report(suites: SuiteNames, out: Folder = Path("bench")) -> None:
     _write_report(load_suites(suites), _filled(out), out)
 
 
-def _store(out: Path) -> Store:
+def _store(out: Path) -> ResultStore:
     """Return the store of all suites; fits that two suites share are run once."""
-    from bridgehash.bench.store import Store
+    from bridgehash.bench.store import ResultStore
 
-    return Store(out / "records.jsonl")
+    return ResultStore(out / "records.jsonl")
 
 
-def _filled(out: Path) -> Store:
+def _filled(out: Path) -> ResultStore:
     """Return the store if it exists."""
     store = _store(out)
     if not store.path.is_file():
@@ -182,7 +183,7 @@ def _filled(out: Path) -> Store:
     return store
 
 
-def _show(suite: Suite, store: Store) -> None:
+def _show(suite: Suite, store: ResultStore) -> None:
     from bridgehash.bench.tables import agreements, result_table, runs_of
 
     records = list(store.records().values())
@@ -217,7 +218,7 @@ def _print(table: ResultTable) -> None:
         console.print(Text(f"{table.side}, {table.metric}, {table.tally}"), soft_wrap=True)
 
 
-def _write_report(plans: list[Suite], store: Store, out: Path) -> None:
+def _write_report(plans: list[Suite], store: ResultStore, out: Path) -> None:
     from bridgehash.bench.report import write_report
 
     path = out / f"{plans[0].name if len(plans) == 1 else 'report'}.html"

@@ -19,7 +19,7 @@ from bridgehash._core.progress import progress
 from bridgehash.bench.spec import SEEN, MethodSpec
 from bridgehash.cli.console import may_animate, note
 from bridgehash.cli.serve import check_free, require_service, run_service
-from bridgehash.datasets import DATASETS, DigitDomains, TransferTask, View, digit_domains
+from bridgehash.datasets import DATASETS, DataView, DigitDomains, TransferTask, digit_domains
 from bridgehash.datasets.files import data_places
 from bridgehash.features.folder import class_of, list_images, pillow
 from bridgehash.index import HammingIndex
@@ -107,8 +107,8 @@ def sketches_and_photos() -> DemoData | None:
         tags = np.array([class_of(name) for name in names], dtype=object)
         return rows, Items(X[rows], tags, images / domain)
 
-    X_s, y_s = DATASETS["pacs"].load(View("photo", "effnet_lite0"), place)
-    X_t, y_t = DATASETS["pacs"].load(View("sketch", "gist512"), place)
+    X_s, y_s = DATASETS["pacs"].load(DataView("photo", "effnet_lite0"), place)
+    X_t, y_t = DATASETS["pacs"].load(DataView("sketch", "gist512"), place)
     _, items = pictured("photo", X_s)
     asked, queries = pictured("sketch", X_t)
     train = np.setdiff1d(np.arange(len(y_t)), asked)

@@ -48,7 +48,7 @@ Tags = Annotated[
 ]
 IndexBits = Annotated[
     int | None,
-    typer.Option(min=1, max=opt.MAX_INDEX_BITS, help="Code length, if not whole bytes."),
+    typer.Option(min=1, max=opt.MAX_BITS, help="Code length, if not whole bytes."),
 ]
 BuildSearch = Annotated[
     opt.SearchKind,
@@ -95,10 +95,9 @@ def build(
     from bridgehash.cli.io import check_output
     from bridgehash.index import HammingIndex
 
-    approximate = search is opt.SearchKind.approximate
     if engine is not None:
         _check_free(engine, out, replace=replace)
-    elif approximate:
+    elif search is opt.SearchKind.approximate:
         raise InputError(
             "approximate needs --engine; an index file is searched exactly", "--search"
         )
@@ -110,7 +109,7 @@ def build(
         index.about = codes.about
         _write(index, out)
         return
-    with _build_on_server(engine, out, codes, approximate=approximate, replace=replace) as made:
+    with _build_on_server(engine, out, codes, search=search, replace=replace) as made:
         _write(made, out)
 
 
@@ -200,7 +199,7 @@ def index_record(index: str, engine: str | None) -> dict[str, Any]:
         if isinstance(opened, HammingIndex):
             place = {"file": index, "file_size": Path(index).stat().st_size}
         else:
-            place = {"engine": opened.place, "name": index, "kind": opened.kind}
+            place = {"engine": opened.place, "name": index, "search": opened.search_mode}
         return {**place, "codes": len(opened), "n_bits": opened.n_bits, **opened.about}
 
 
@@ -260,7 +259,11 @@ def _whole_numbers(ids: NDArray[Any], spec: str) -> NDArray[np.int64]:
 
 @contextmanager
 def open_for(
-    index: str, engine: str | None, *, memory_map: bool = False, exact: bool = False
+    index: str,
+    engine: str | None,
+    *,
+    memory_map: bool = False,
+    search: opt.SearchKind | None = None,
 ) -> Iterator[HammingIndex | EngineIndex]:
     """Open the index of a file or of a server; close it at the end."""
     from bridgehash.index import HammingIndex
@@ -269,7 +272,7 @@ def open_for(
     if engine is None:
         yield HammingIndex.load(index, memory_map=memory_map)
         return
-    with open_index(engine, index, exact=exact) as opened:
+    with open_index(engine, index, search=search.value if search else None) as opened:
         yield opened
 
 
@@ -319,19 +322,19 @@ def _write(index: HammingIndex | EngineIndex, name: str) -> None:
 def _check_free(url: str, name: str, *, replace: bool) -> None:
     """Refuse the name of an existing index, before any work."""
     from bridgehash.index.servers import index_exists
-    from bridgehash.index.servers.base import check_name, parsed
+    from bridgehash.index.servers.base import check_name, parse_url
 
     check_name(name + _LOADING)
     if index_exists(url, name) and not replace:
         raise InputError(
-            f"exists already at {parsed(url).shown}; use --replace to overwrite it, or another "
+            f"exists already at {parse_url(url).shown}; use --replace to overwrite it, or another "
             "--out",
             name,
         )
 
 
 def _build_on_server(
-    url: str, name: str, codes: CodeRows, *, approximate: bool, replace: bool
+    url: str, name: str, codes: CodeRows, *, search: opt.SearchKind, replace: bool
 ) -> EngineIndex:
     """Build an index under a temporary name, and rename it when it is complete.
 
@@ -343,7 +346,7 @@ def _build_on_server(
         url,
         name + _LOADING,
         codes.n_bits,
-        approximate=approximate,
+        search=search.value,
         about=codes.about,
         replace=True,
     )

@@ -19,7 +19,6 @@ PRESETS = (
     "structural",
 )
 MAX_BITS = 4096
-MAX_INDEX_BITS = 1024
 
 TYPED = {  # argument of the library -> what the user typed
     "y_source": "--labels-source",

@@ -1,23 +1,21 @@
-"""Tasks and the data behind them."""
+"""Tasks and their data."""
 
-from .dataset import DataSet, View
+from .dataset import DataSet, DataSource, DataView, read_extracted
 from .digits import DigitDomains, DigitImages, digit_domains
-from .extracted import read_extracted, task_from_files
-from .files import DataFile, MissingData, checksum
+from .files import DataFile, checksum
 from .registry import DATASETS
-from .spec import TaskSpec, parse_task
-from .task import TransferTask
+from .task import TaskSpec, TransferTask, parse_task, task_from_files
 
 __all__ = [
     "DATASETS",
     "DataFile",
     "DataSet",
+    "DataSource",
+    "DataView",
     "DigitDomains",
     "DigitImages",
-    "MissingData",
     "TaskSpec",
     "TransferTask",
-    "View",
     "checksum",
     "digit_domains",
     "parse_task",

@@ -1,15 +1,17 @@
 """A data set: domains seen through features, and the files that hold them.
 
-Most sets are one .npz file with the arrays `<domain>_<feature>` (a row an image) and `<domain>_y`.
-A view may also lie in a file of its own, as `bridgehash extract` writes it (`x`, `y`), named like
-the view in a task: `office-home/art.vgg16.npz`. Such a file goes first, since somebody made it on
-purpose; then the common file; then public files that the view can be made from, where there are
-any.
+Most sets are one .npz file with the arrays `<domain>_<feature>` (one row per image) and
+`<domain>_y`. A view may also have a file of its own, as `bridgehash extract` writes it, named like
+the view in a task: `office-home/art.vgg16.npz`. Files are looked for in this order: the file of the
+view, the file of the set, public files from which the view can be made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import threading
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,26 +19,71 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.errors import unknown
+from .._core.errors import InputError, MissingDataError, named, unknown
 from .._core.files import StrPath
+from .._core.linalg import Array
 from ..models.feature_maps import UnitRows
-from .extracted import open_arrays, read_extracted
-from .files import DataFile, MissingData, checksum
-from .memory import Memory, Rows
+from .files import DataFile, checksum
 
-BACKBONES = {  # features that `bridgehash extract` computes, and its name for them
+Rows = tuple[Array, NDArray[Any]]  # X of shape (n, d), y of shape (n,)
+
+BACKBONES = {  # features that `bridgehash extract` computes, and its names for them
     "effnet_lite0": "efficientnet-lite0",
     "effnet_lite2": "efficientnet-lite2",
     "gist512": "gist",
     "resnet50": "resnet50",
     "vgg16": "vgg16",
 }
-ALONE = "all"  # the domain of a set that has one; it is not part of the names of arrays
-MEMORY = Memory(max_bytes=512 * 2**20)
+ALONE = "all"  # the domain of a set that has only one; not part of the names of its arrays
+
+
+class RowCache:
+    """Read-only rows and labels, up to a number of bytes; the least recently used are dropped.
+
+    Rows larger than the limit are returned but not kept.
+
+    >>> cache = RowCache(max_bytes=100)
+    >>> X, y = cache.get("a", lambda: (np.zeros((3, 2)), np.arange(3)))
+    >>> cache.get("a", lambda: 1 / 0)[0] is X, X.flags.writeable
+    (True, False)
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._rows: OrderedDict[Hashable, Rows] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def n_bytes(self) -> int:
+        """Return the number of bytes held."""
+        return sum(X.nbytes + y.nbytes for X, y in self._rows.values())
+
+    def get(self, key: Hashable, make: Callable[[], Rows]) -> Rows:
+        """Return the rows of a key; `make` is called if they are not in memory."""
+        with self._lock:
+            if key in self._rows:
+                self._rows.move_to_end(key)
+                return self._rows[key]
+        X, y = make()
+        X.flags.writeable = y.flags.writeable = False
+        with self._lock:
+            if X.nbytes + y.nbytes <= self.max_bytes:
+                self._rows[key] = X, y
+            while self.n_bytes > self.max_bytes:
+                self._rows.popitem(last=False)
+        return X, y
+
+    def clear(self) -> None:
+        """Drop all rows."""
+        with self._lock:
+            self._rows.clear()
+
+
+MEMORY = RowCache(max_bytes=512 * 2**20)
 
 
 @dataclass(frozen=True)
-class View:
+class DataView:
     """A domain seen through a feature."""
 
     domain: str
@@ -46,27 +93,26 @@ class View:
         return f"{self.domain}.{self.feature}"
 
 
-def views(domains: Collection[str], features: Collection[str]) -> tuple[View, ...]:
-    """Every domain through every feature."""
-    return tuple(View(domain, feature) for domain in domains for feature in features)
+def views(domains: Collection[str], features: Collection[str]) -> tuple[DataView, ...]:
+    """Return the views of every domain through every feature."""
+    return tuple(DataView(domain, feature) for domain in domains for feature in features)
 
 
 @dataclass(frozen=True)
-class Source:
-    """Files that hold a view, and how to read rows and labels out of them."""
+class DataSource:
+    """Files that hold a view, and a function that reads rows and labels from them."""
 
     files: tuple[DataFile, ...]
-    read: Callable[[Sequence[Path], View], Rows]
+    read: Callable[[Sequence[Path], DataView], Rows]
 
     def locate(self, folder: StrPath | None) -> list[Path] | None:
-        """Where the files are, if all of them are on this machine."""
-        paths = [file.locate(folder) for file in self.files]
-        found = [path for path in paths if path is not None]
-        return found if len(found) == len(paths) else None
+        """Return the paths of the files, or None if one of them is not on this machine."""
+        paths = [path for file in self.files if (path := file.locate(folder)) is not None]
+        return paths if len(paths) == len(self.files) else None
 
 
-def named_arrays(arrays: Mapping[str, NDArray[Any]], view: View) -> Rows:
-    """`<domain>_<feature>`, times `<feature>_scale` where there is one, and `<domain>_y`."""
+def named_arrays(arrays: Mapping[str, NDArray[Any]], view: DataView) -> Rows:
+    """Return `<domain>_<feature>`, times `<feature>_scale` if there is one, and `<domain>_y`."""
     prefix = "" if view.domain == ALONE else f"{view.domain}_"
     X = arrays[f"{prefix}{view.feature}"].astype(np.float64)
     if (scale := f"{view.feature}_scale") in arrays:
@@ -76,30 +122,32 @@ def named_arrays(arrays: Mapping[str, NDArray[Any]], view: View) -> Rows:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Where a set comes from, what it may be used for, and how its views are read.
+    """Origin, licence and views of a data set, and how they are read.
 
-    A set without `file` has no list of views: any view that lies in a file of its own is one.
+    A set without `file` has no list of views: every view that has a file of its own is one.
     """
 
     name: str
     title: str
     citation: str
     licence: str
-    views: tuple[View, ...] = ()
+    views: tuple[DataView, ...] = ()
     file: DataFile | None = None
-    read: Callable[[Mapping[str, NDArray[Any]], View], Rows] = named_arrays
-    public: Mapping[View, Source] = field(default_factory=dict)
-    n_queries: int | None = 500  # None: a tenth of the target, 500 at most
-    own_views: tuple[View, ...] = ()  # not in `file`: each lies in a file of its own, or nowhere
+    read: Callable[[Mapping[str, NDArray[Any]], DataView], Rows] = named_arrays
+    public: Mapping[DataView, DataSource] = field(default_factory=dict)
+    n_queries: int | None = 500  # None: a tenth of the target, at most 500
+    own_views: tuple[DataView, ...] = ()  # not in `file`: each needs a file of its own
 
-    def check(self, view: View) -> None:
-        """Raise unless there is such a view; the message names the nearest."""
-        if self.file is not None and view not in (*self.views, *self.own_views):
-            names = [str(known) for known in (*self.views, *self.own_views)]
-            raise ValueError(unknown(f"view of {self.name}", str(view), names))
+    def check(self, view: DataView) -> None:
+        """Raise `InputError` unless the set has this view."""
+        known = (*self.views, *self.own_views)
+        if self.file is not None and view not in known:
+            raise InputError(unknown(f"view of {self.name}", str(view), [str(v) for v in known]))
 
-    def load(self, view: View, folder: StrPath | None = None, *, unit_rows: bool = False) -> Rows:
-        """Rows (float64) and labels of a view, both read-only; the last ones stay in memory.
+    def load(
+        self, view: DataView, folder: StrPath | None = None, *, unit_rows: bool = False
+    ) -> Rows:
+        """Return rows (float64) and labels of a view, both read-only; recent ones are cached.
 
         `unit_rows` divides every row by its norm.
         """
@@ -112,20 +160,18 @@ class DataSet:
 
         return MEMORY.get((self.name, view, unit_rows, stamps), make)
 
-    def checksums(self, view: View, folder: StrPath | None = None) -> dict[str, str]:
-        """SHA-256 of the files that `load` reads, by name."""
+    def checksums(self, view: DataView, folder: StrPath | None = None) -> dict[str, str]:
+        """Return the SHA-256 of the files that `load` reads, by name."""
         source, paths = self._find(view, folder)
         return {f.name: checksum(path) for f, path in zip(source.files, paths, strict=True)}
 
-    def _find(self, view: View, folder: StrPath | None) -> tuple[Source, list[Path]]:
-        """The first source that is on this machine, else one that can be downloaded."""
+    def _find(self, view: DataView, folder: StrPath | None) -> tuple[DataSource, list[Path]]:
+        """Return the first source that is on this machine, else one that can be downloaded."""
         self.check(view)
-        own = DataFile(
-            f"{self.name}/{view}.npz", hint=_how_to_make(self.name, view, self.file is None)
-        )
-        sources = [Source((own,), lambda paths, _: read_extracted(paths[0]))]
+        own = DataFile(f"{self.name}/{view}.npz", hint=self._how_to_make(view))
+        sources = [DataSource((own,), lambda paths, _: read_extracted(paths[0]))]
         if self.file is not None and view not in self.own_views:
-            sources.append(Source((self.file,), self._read_arrays))
+            sources.append(DataSource((self.file,), self._read_arrays))
         public = self.public.get(view)
         for source in [*sources, public]:
             if source is not None and (paths := source.locate(folder)) is not None:
@@ -133,22 +179,88 @@ class DataSet:
         if public is not None:
             return public, [file.find(folder) for file in public.files]
         if self.file is None or view in self.own_views:
-            raise MissingData(own.missing(folder))
-        raise MissingData(f"{self.file.missing(folder)} {own.hint}")
+            raise MissingDataError(own.missing(folder))
+        raise MissingDataError(f"{self.file.missing(folder)} {own.hint}")
 
-    def _read_arrays(self, paths: Sequence[Path], view: View) -> Rows:
-        with open_arrays(paths[0]) as arrays:
-            return self.read(arrays, view)
+    def _read_arrays(self, paths: Sequence[Path], view: DataView) -> Rows:
+        with named(paths[0], "copy it again"):
+            return _read_npz(paths[0], lambda arrays: self.read(arrays, view))
+
+    def _how_to_make(self, view: DataView) -> str:
+        """Return how to make a file for one view."""
+        file = f"{self.name}/{view}.npz"
+        backbone = BACKBONES.get(view.feature, "NAME" if self.file is None else None)
+        if backbone is None:
+            return (
+                f"This view alone can also be given as {file} with the arrays x (one row per "
+                "sample) and y (labels)."
+            )
+        return (
+            f"To make this view alone from images in FOLDER, one sub-folder per class, create the "
+            f"folder {self.name} and run `bridgehash extract FOLDER --backbone {backbone} --out "
+            f"{file}`. It writes x (one row per image) and y (its class)."
+        )
 
 
-def _how_to_make(name: str, view: View, alone: bool) -> str:
-    """How a user gets a view into a file of its own; `alone` if there is no other way."""
-    file = f"{name}/{view}.npz"
-    backbone = BACKBONES.get(view.feature, "NAME" if alone else None)
-    if backbone is None:
-        return f"This view by itself may be given as {file} with x (a row a sample) and y (labels)."
-    command = f"bridgehash extract FOLDER --backbone {backbone} --out {file}"
-    return (
-        f"From images in FOLDER, one sub-folder a class, `{command}` makes this view by itself "
-        f"(x, a row an image, and y, its class); create {name} first."
-    )
+def read_extracted(path: StrPath) -> Rows:
+    """Return rows (float64) and labels of a file as `bridgehash extract` writes it.
+
+    The file is .npz with the arrays `x` (one row per sample) and `y` (labels), or Parquet with a
+    column `x` of vectors and a column `y`. Every row needs a label.
+    """
+    path = Path(path)
+    parquet = _import_parquet() if path.suffix.lower() == ".parquet" else None
+    with named(path, "copy it again"):
+        if parquet is not None:
+            x, y = _read_parquet(parquet.ParquetFile(path))
+        elif path.suffix.lower() == ".npz":
+            x, y = _read_npz(path, lambda arrays: (arrays["x"], arrays["y"]))
+        else:
+            raise InputError("must end in .npz or .parquet")
+        if x.ndim != 2 or x.dtype.kind not in "biuf" or y.shape != (len(x),):
+            raise InputError(
+                f"x has shape {x.shape} and type {x.dtype}, y has shape {y.shape}; x must be a "
+                "matrix of numbers and y must have one label per row"
+            )
+        if y.dtype.kind == "U" and (empty := int(np.sum(y == ""))):
+            raise InputError(
+                f"{empty} of {len(y)} rows have no label in y; put every image into a sub-folder "
+                "named after its class before `bridgehash extract`"
+            )
+    return x.astype(np.float64), y
+
+
+def _read_npz(path: Path, read: Callable[[Mapping[str, NDArray[Any]]], Rows]) -> Rows:
+    """Return what `read` takes from the arrays of an .npz file."""
+    if path.is_file() and not zipfile.is_zipfile(path):
+        raise InputError("is not an .npz file, or is damaged; copy it again")
+    with np.load(path) as arrays:
+        try:
+            return read(arrays)
+        except KeyError as error:
+            raise InputError(f"{error.args[0]}; it holds {', '.join(arrays.files)}") from error
+
+
+def _import_parquet() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError("Parquet needs pyarrow; pip install 'bridgehash[parquet]'") from error
+    return pyarrow.parquet
+
+
+def _read_parquet(file: Any) -> Rows:
+    missing = {"x", "y"} - set(file.schema_arrow.names)
+    if missing:
+        held = ", ".join(file.schema_arrow.names)
+        raise InputError(f"has no column {' and '.join(sorted(missing))}; it holds {held}")
+    x, y = (file.read(columns=[name]).column(0) for name in ("x", "y"))
+    if x.null_count or y.null_count:
+        raise InputError(
+            f"{x.null_count} rows have no x and {y.null_count} have no y; drop these rows"
+        )
+    vectors, labels = x.to_numpy(), y.to_numpy()
+    if len({np.shape(vector) for vector in vectors}) > 1:
+        raise InputError("x must be a column of vectors of one length")
+    stacked = np.stack(list(vectors)) if len(vectors) else np.empty((0, 0))
+    return stacked, labels.astype(np.str_) if labels.dtype == object else labels

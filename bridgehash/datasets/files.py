@@ -1,8 +1,8 @@
-"""Files of data: where they are looked for, how they are fetched, and what they hash to.
+"""Data files: where they are looked for, how they are downloaded, and their checksums.
 
-A file is looked for in the folder that the caller names, then in $BRIDGEHASH_DATA, then in a cache
-($BRIDGEHASH_CACHE, else the usual place for the user's caches). Only a file whose address and
-SHA-256 are both known is ever downloaded, into the cache, whole or not at all.
+A file is looked for in the folder given by the caller, then in $BRIDGEHASH_DATA, then in a cache
+($BRIDGEHASH_CACHE, else the cache folder of the user). Only files with a known URL and SHA-256 are
+downloaded, into the cache. A failed download leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import hashlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._core.errors import InputError, MissingDataError
 from .._core.files import StrPath, atomic_write
 
 DATA_VARIABLE = "BRIDGEHASH_DATA"
@@ -26,26 +26,22 @@ _CHUNK = 1 << 16  # bytes downloaded at a time
 _checksums: dict[tuple[str, int, int], str] = {}
 
 
-class MissingData(FileNotFoundError):
-    """A file that is nowhere; the message says what to put where, and how to get or make it."""
-
-
 @dataclass(frozen=True)
 class DataFile:
-    """A file of data by its name.
+    """A data file by name.
 
     Parameters
     ----------
     name : str
-        The file's name in any of the folders; may begin with sub-folders.
+        Name of the file in any of the folders; may include sub-folders.
     sha256 : str, optional
-        The checksum of the file that this version was tested with.
+        Checksum of the file that this version was tested with.
     url : str, optional
-        Where it can be downloaded; needs a checksum, so that what arrives is what was meant.
+        Where to download it; needs a checksum.
     size : int, optional
-        Bytes.
+        In bytes.
     hint : str
-        How to get the file, or to make it, in a sentence or two.
+        How to get or make the file, in a sentence or two.
     """
 
     name: str
@@ -56,37 +52,42 @@ class DataFile:
 
     def __post_init__(self) -> None:
         if self.url is not None and self.sha256 is None:
-            raise ValueError(f"{self.name}: a url needs a sha256 to check the download against")
+            raise InputError("a url needs a sha256 to check the download", self.name)
 
     def locate(self, folder: StrPath | None = None) -> Path | None:
-        """Where the file is on this machine, if it is.
+        """Return the path of the file, or None if it is not on this machine.
 
-        One that differs from the known one may be a newer one that somebody wants to use: it is
-        not refused, but a warning says so.
+        A file with another checksum is used too, with a warning: it may be a newer version.
         """
         for place in data_places(folder):
             path = place / self.name
             if path.is_file():
-                self._warn_if_other(path)
+                if self.sha256 is not None and checksum(path) != self.sha256:
+                    warnings.warn(
+                        f"{path}: its sha256 is {checksum(path)[:12]}…, not the known "
+                        f"{self.sha256[:12]}…; it is used, but results may differ from published "
+                        "ones",
+                        stacklevel=3,
+                    )
                 return path
         return None
 
-    def find(self, folder: StrPath | None = None, download: bool = True) -> Path:
-        """Where the file is; downloaded if it is on no disk, may be, and has a known address."""
+    def find(self, folder: StrPath | None = None) -> Path:
+        """Return the path of the file; download it if it is missing and has a URL."""
         path = self.locate(folder)
         if path is not None:
             return path
-        if self.url is None or not download:
-            raise MissingData(self.missing(folder))
+        if self.url is None:
+            raise MissingDataError(self.missing(folder))
         try:
             return self._download()
         except (ImportError, OSError, ValueError) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             problem = f"it could not be downloaded from {self.url} ({reason[:300]})"
-            raise MissingData(self.missing(folder, problem)) from error
+            raise MissingDataError(self.missing(folder, problem)) from error
 
     def missing(self, folder: StrPath | None = None, problem: str = "") -> str:
-        """What to say when the file is nowhere."""
+        """Return the message for a file that is not on this machine."""
         size = "" if self.size is None else f" ({self.size / 1e6:,.1f} MB)"
         places = " or ".join(str(place) for place in data_places(folder))
         put = f"put it into {places}" if places else "put it into a folder"
@@ -94,36 +95,30 @@ class DataFile:
         parts = [f"{self.name}{size} is not on this machine", problem, f"{put}{unset}"]
         return "; ".join(filter(None, parts)) + "." + (f" {self.hint}" if self.hint else "")
 
-    def _warn_if_other(self, path: Path) -> None:
-        if self.sha256 is not None and checksum(path) != self.sha256:
-            warnings.warn(
-                f"{path}: its sha256 is {checksum(path)[:12]}…, not the known "
-                f"{self.sha256[:12]}…; it is used, but results may differ from published ones",
-                stacklevel=4,
-            )
-
     def _download(self) -> Path:
-        """Fetch the file into the cache, or leave nothing there."""
+        """Download the file into the cache."""
         pooch = _pooch()
         path = cache_folder() / self.name
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
-            answers: list[Any] = []
-            hooks = {"response": lambda answer, **_: answers.append(answer)}
-            with _bar(self.name) as bar:
-                get = pooch.HTTPDownloader(progressbar=bar, chunk_size=_CHUNK, hooks=hooks)
-                try:
-                    get(self.url, str(temporary), None)
-                finally:  # pooch leaves the answer open when something fails
-                    for answer in answers:
-                        answer.close()
-            if (found := checksum(temporary)) != self.sha256:
-                raise ValueError(f"what arrived was thrown away: sha256 {found}, not {self.sha256}")
+            opened: list[Any] = []  # closed at the end: pooch leaves them open after an error
+            hooks = {"response": lambda response, **_: opened.append(response)}
+            bar: Any = False
+            if sys.stderr is not None and sys.stderr.isatty():
+                opened.append(bar := _DownloadBar(self.name))
+            get = pooch.HTTPDownloader(progressbar=bar, chunk_size=_CHUNK, hooks=hooks)
+            try:
+                get(self.url, str(temporary), None)
+            finally:
+                for item in opened:
+                    item.close()
+            if (actual := checksum(temporary)) != self.sha256:
+                raise InputError(f"sha256 is {actual}, not {self.sha256}; the file was deleted")
         return path
 
 
 def checksum(path: StrPath) -> str:
-    """SHA-256 of a file, remembered as long as its size and time stay the same."""
+    """Return the SHA-256 of a file; cached until its size or modification time changes."""
     path = Path(path).resolve()
     status = path.stat()
     key = (str(path), status.st_size, status.st_mtime_ns)
@@ -134,16 +129,16 @@ def checksum(path: StrPath) -> str:
 
 
 def data_places(folder: StrPath | None = None) -> list[Path]:
-    """The folders that are searched, in order."""
+    """Return the folders that are searched, in order."""
     named = [folder, os.environ.get(DATA_VARIABLE)]
     places = [Path(place).expanduser() for place in named if place]
-    with suppress(ImportError):  # without pooch nothing was downloaded: no cache to look in
+    with suppress(ImportError):  # without pooch there is no cache
         places.append(cache_folder())
     return list(dict.fromkeys(places))
 
 
 def cache_folder() -> Path:
-    """Where downloads go: $BRIDGEHASH_CACHE, else the usual place for the user's caches."""
+    """Return where downloads go: $BRIDGEHASH_CACHE, else the cache folder of the user."""
     if given := os.environ.get(CACHE_VARIABLE):
         return Path(given).expanduser()
     return Path(_pooch().os_cache("bridgehash"))
@@ -157,21 +152,8 @@ def _pooch() -> Any:
     return pooch
 
 
-@contextmanager
-def _bar(title: str) -> Iterator[_Bar | bool]:
-    """A progress bar for pooch, if somebody is watching stderr."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield False
-        return
-    bar = _Bar(title)
-    try:
-        yield bar
-    finally:
-        bar.close()
-
-
-class _Bar:
-    """What pooch expects of a progress bar, drawn by rich."""
+class _DownloadBar:
+    """The progress bar that pooch expects, drawn by rich."""
 
     def __init__(self, title: str) -> None:
         from rich.console import Console
@@ -183,7 +165,7 @@ class _Bar:
             DownloadColumn(),
             TimeElapsedColumn(),
         )
-        self.total = 0  # bytes; pooch sets it when it knows
+        self.total = 0  # bytes; set by pooch
         self._progress = Progress(*columns, console=Console(stderr=True))
         self._task = self._progress.add_task(title, total=None)
         self._progress.start()

@@ -1,8 +1,8 @@
 """Handwritten digits of two collections, MNIST and USPS, as grey images of 16 x 16 pixels.
 
-`mnist2000` and `usps1800` are the subsets that papers on domain-adaptive retrieval use. `mnist` and
-`usps` are the whole collections, training and test images together, MNIST made smaller to match.
-The whole ones are also read from the public files, which can be downloaded.
+`mnist2000` and `usps1800` are the subsets used by papers on domain-adaptive retrieval. `mnist` and
+`usps` are the whole collections, training and test images together, with MNIST resized to 16 x 16.
+The whole collections can also be read from the public files, which are downloaded if needed.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
+from .._core.errors import InputError, named
 from .._core.linalg import Array
-from .dataset import DataSet, Source, View, views
+from .dataset import DataSet, DataSource, DataView, Rows, views
 from .files import DataFile
-from .memory import Rows
 
 _SIDE = 16  # pixels
 _TILE = 4096  # images resized at a time
 _MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _USPS_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
-_INSTEAD = "mnist_usps.npz, which holds the arrays of all views, would do as well."
+_INSTEAD = "You can use mnist_usps.npz instead, which holds the arrays of all views."
 
 
 def shrunk(images: NDArray[np.uint8], side: int = _SIDE) -> Array:
-    """Square images made smaller, as rows of side * side values from 0 to 1.
+    """Return smaller square images as rows of side * side values from 0 to 1.
 
-    Every new pixel is a mean of the old ones around it, weighted by a triangle that reaches as
-    far as one new pixel: bilinear resizing as image libraries do it when they shrink.
+    Every new pixel is a mean of the old pixels around it, with triangular weights that reach as
+    far as one new pixel: bilinear resizing with antialiasing, as in image libraries.
 
     >>> shrunk(np.array([[[0, 255], [255, 0]]], dtype=np.uint8), side=1)
     array([[0.5]])
@@ -51,8 +51,8 @@ def shrunk(images: NDArray[np.uint8], side: int = _SIDE) -> Array:
     return X
 
 
-def _read(arrays: Mapping[str, NDArray[Any]], view: View) -> Rows:
-    """A view out of mnist_usps.npz."""
+def _read(arrays: Mapping[str, NDArray[Any]], view: DataView) -> Rows:
+    """Read a view from mnist_usps.npz."""
     if view.domain in ("mnist2000", "usps1800"):
         return arrays[f"{view.domain}_x"].astype(np.float64), arrays[f"{view.domain}_y"]
     stored = "images" if view.domain == "mnist" else "x"
@@ -63,26 +63,27 @@ def _read(arrays: Mapping[str, NDArray[Any]], view: View) -> Rows:
     return (shrunk(x) if view.domain == "mnist" else x.astype(np.float64)), y
 
 
-def _read_idx_files(paths: Sequence[Path], _: View) -> Rows:
-    """MNIST as LeCun's files: images and labels to train on, images and labels to test on."""
+def _read_idx_files(paths: Sequence[Path], _: DataView) -> Rows:
+    """Read MNIST from LeCun's files: images and labels for training, then for testing."""
     parts = [read_idx(path) for path in paths]
     return shrunk(np.concatenate(parts[::2])), np.concatenate(parts[1::2]).astype(np.int64)
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """The bytes of a gzipped IDX file: two zeros, the type (8: bytes), dimensions, sizes, data."""
-    with gzip.open(path) as file:
-        content = file.read()
-    n_dimensions = content[3] if content[:3] == b"\0\0\x08" and len(content) > 3 else 0
-    start = 4 + 4 * n_dimensions
-    shape = np.frombuffer(content[4:start], dtype=">u4").tolist()
-    if not shape or len(content) != start + math.prod(shape):
-        raise ValueError(f"{path}: is not an IDX file of bytes, or not a whole one; copy it again")
+    """Read a gzipped IDX file: two zeros, the type (8: bytes), dimensions, sizes, data."""
+    with named(path, "copy it again"):
+        with gzip.open(path) as file:
+            content = file.read()
+        n_dimensions = content[3] if content[:3] == b"\0\0\x08" and len(content) > 3 else 0
+        start = 4 + 4 * n_dimensions
+        shape = np.frombuffer(content[4:start], dtype=">u4").tolist()
+        if not shape or len(content) != start + math.prod(shape):
+            raise InputError("is not an IDX file of bytes, or is cut off; copy it again")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 
-def _read_svmlight_files(paths: Sequence[Path], _: View) -> Rows:
-    """USPS as LIBSVM's files: values from -1 to 1, digit 0 written as class 1."""
+def _read_svmlight_files(paths: Sequence[Path], _: DataView) -> Rows:
+    """Read USPS from LIBSVM's files: values from -1 to 1, digit 0 stored as class 1."""
     parts = [load_svmlight_file(str(path), n_features=_SIDE**2, dtype=np.float32) for path in paths]
     x = np.concatenate([rows.toarray() for rows, _ in parts])
     y = np.concatenate([labels for _, labels in parts]).astype(np.int64) - 1
@@ -97,7 +98,7 @@ def _usps(name: str, sha256: str) -> DataFile:
     return DataFile(name, sha256, f"{_USPS_URL}{name}", hint=_INSTEAD)
 
 
-MNIST = Source(
+MNIST = DataSource(
     (
         _mnist(
             "train-images-idx3-ubyte.gz",
@@ -122,7 +123,7 @@ MNIST = Source(
     ),
     _read_idx_files,
 )
-USPS = Source(
+USPS = DataSource(
     (
         _usps("usps.bz2", "3771e9dd6ba685185f89867b6e249233dd74652389f263963b3b741e994b034f"),
         _usps("usps.t.bz2", "a9c0164e797d60142a50604917f0baa604f326e9a689698763793fa5d12ffc4e"),
@@ -146,11 +147,11 @@ MNIST_USPS = DataSet(
         size=16_756_845,
         hint=(
             "The subsets are X_src and X_tar of MNIST_vs_USPS.mat in the public code of PWCF, "
-            "saved as mnist2000_x, mnist2000_y, usps1800_x and usps1800_y, a row an image, "
-            "digits as labels. The views mnist.pixels and usps.pixels need no such file: the "
-            "public ones are downloaded."
+            "saved as mnist2000_x, mnist2000_y, usps1800_x and usps1800_y, one row per image, "
+            "with digits as labels. The views mnist.pixels and usps.pixels do not need this file: "
+            "their public files are downloaded."
         ),
     ),
     read=_read,
-    public={View("mnist", "pixels"): MNIST, View("usps", "pixels"): USPS},
+    public={DataView("mnist", "pixels"): MNIST, DataView("usps", "pixels"): USPS},
 )

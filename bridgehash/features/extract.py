@@ -1,7 +1,7 @@
 """From a folder of images to one file of features, in batches that survive a kill.
 
-What is finished waits in `OUT.part` until everything is; then one .npz takes its place: `x`
-(float32, a row an image), `y` (names of classes), `ids` (paths in the folder) and `header` (JSON).
+Finished batches are kept in `OUT.part`. At the end they become one .npz file: `x` (float32, one row
+per image), `y` (names of classes), `ids` (paths in the folder) and `header` (JSON).
 """
 
 from __future__ import annotations
@@ -9,29 +9,39 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._core.errors import InputError, named
 from .._core.files import StrPath, atomic_write
+from .._core.journal import Journal, read_records
 from .._version import __version__
-from .backbones import Backbone, Features, Settings, find_backbone
+from .backbones import Backbone, ExtractSettings, Features, find_backbone
 from .folder import Unreadable, class_of, list_images, pillow, read_image, why_unreadable
-from .journal import Journal
+
+_FLOAT = np.dtype("<f4")
 
 
 class Extraction(NamedTuple):
-    """What was extracted, and what was not."""
+    """The result of an extraction."""
 
     path: Path
     shape: tuple[int, int]  # of `x`
-    n_classes: int  # names in `y`, not counting the empty one
-    n_resumed: int  # images that an earlier run had done
+    n_classes: int  # names in `y`, without the empty one
+    n_resumed: int  # images done by an earlier run
     unreadable: tuple[Unreadable, ...]
+
+
+class ImageBatch(NamedTuple):
+    """Rows of the readable images of a batch, in order, and the other images."""
+
+    rows: NDArray[np.float32]
+    unreadable: list[Unreadable]
 
 
 def extract(
@@ -46,9 +56,10 @@ def extract(
     download: bool = False,
     on_progress: Callable[[int, int], object] | None = None,
 ) -> Extraction:
-    """Write the features of all images below a folder to one .npz file.
+    """Write the features of all images in a folder to one .npz file.
 
-    Images that cannot be read are left out and named in the result; if none can, `ValueError`.
+    Images that cannot be read are left out and listed in the result. If none can be read,
+    `InputError` is raised.
 
     Parameters
     ----------
@@ -57,138 +68,158 @@ def extract(
     backbone : str
         A key of `BACKBONES`.
     out : path
-        The .npz file to write, whole or not at all. `out` with `.part` added keeps finished
-        batches, so that a run that was stopped goes on where it was.
+        The .npz file to write. Finished batches are kept in `out` with `.part` added, so that a
+        stopped run can be continued.
     batch_size : int
-        Images read, computed and kept at a time.
+        Images per batch.
     resume : bool
-        Go on with an earlier run, if there is one; it must have seen the same images and
-        backbone. False starts anew.
+        Continue an earlier run, if there is one; images and backbone must be the same. False
+        starts from the beginning.
     device, weights, download
-        For networks: a device of torch, a weight file, and whether one may be downloaded.
+        For networks: a torch device, a weight file, and whether weights may be downloaded.
     on_progress : callable, optional
-        Called with the number of images done and the number of all.
+        Called with the number of images done and the total number.
     """
     if batch_size < 1:
-        raise ValueError(f"batch_size={batch_size} is not allowed: give at least 1")
-    chosen, out = find_backbone(backbone), Path(out)
-    settings = Settings(device, None if weights is None else Path(weights), download)
-    pillow()  # else its absence would look like unreadable images
+        raise InputError(f"batch_size={batch_size} is not allowed: give at least 1")
+    chosen, folder, out = find_backbone(backbone), Path(folder), Path(out)
+    settings = ExtractSettings(device, None if weights is None else Path(weights), download)
+    pillow()  # raises now if it is missing; else all images would seem unreadable
     ids = list_images(folder)
     features = chosen.load(settings)
-    journal = _journal(Path(f"{out}.part"), folder, ids, chosen, settings, resume)
-    n_resumed = journal.n_done
     report = on_progress or (lambda done, total: None)
-    report(n_resumed, len(ids))
-    while journal.n_done < len(ids):
-        batch = ids[journal.n_done : journal.n_done + batch_size]
-        done = _compute(Path(folder), batch, chosen, features)
-        with _writing(journal.path, "finished batches are kept, run it again"):
-            journal.append(*done)
-        report(journal.n_done, len(ids))
-    return _finish(Path(folder), out, ids, chosen, journal, n_resumed)
+    journal, records = _open_journal(Path(f"{out}.part"), folder, ids, chosen, settings, resume)
+    with closing(journal):
+        batches = [_from_record(record, chosen.dimension) for record in records]
+        n_done = n_resumed = sum(len(rows) + len(unreadable) for rows, unreadable in batches)
+        report(n_done, len(ids))
+        while n_done < len(ids):
+            names = ids[n_done : n_done + batch_size]
+            batch = _compute(folder, names, chosen, features)
+            journal.append([_as_record(batch)])
+            batches.append(batch)
+            n_done += len(names)
+            report(n_done, len(ids))
+        unreadable = [image for batch in batches for image in batch.unreadable]
+        lost = {image.id for image in unreadable}
+        kept = [name for name in ids if name not in lost]
+        if kept:
+            x, y = np.concatenate([batch.rows for batch in batches]), [*map(class_of, kept)]
+            _save(out, x, y, kept, chosen, unreadable)
+        journal.clear()
+    if not kept:
+        raise InputError(
+            f"none of the {len(ids)} images can be read; the first: {unreadable[0].id}: "
+            f"{unreadable[0].reason}",
+            str(folder),
+        )
+    return Extraction(out, x.shape, len(set(y) - {""}), n_resumed, tuple(unreadable))
 
 
 def read_header(path: StrPath) -> dict[str, Any]:
-    """The JSON header of a file that `extract` wrote."""
-    with np.load(path) as arrays:
+    """Return the JSON header of a file written by `extract`."""
+    with named(path), np.load(path) as arrays:
         header: dict[str, Any] = json.loads(str(arrays["header"]))
     return header
 
 
-def _journal(
-    path: Path, folder: StrPath, ids: list[str], chosen: Backbone, settings: Settings, resume: bool
-) -> Journal:
-    """The side file, begun or taken up."""
+def _open_journal(
+    path: Path,
+    folder: Path,
+    ids: list[str],
+    chosen: Backbone,
+    settings: ExtractSettings,
+    resume: bool,
+) -> tuple[Journal, list[bytes]]:
+    """Open the file of finished batches, and return those of an earlier run."""
     file = settings.weights
     about = {
-        "format": 1,
+        "format": 2,
         "version": __version__,
         "backbone": chosen.name,
         "weights": None if file is None else [file.name, file.stat().st_size],
         "images": f"{len(ids)} images, {_fingerprint(folder, ids)}",
     }
-    journal = Journal(path, about, chosen.dimension)
-    with _writing(path, "choose another place"):
-        try:
-            journal.resume() if resume else journal.start()
-        except ValueError as error:
-            hint = "start anew (--no-resume, resume=False), or undo the change"
-            raise ValueError(f"{error}; {hint}") from error
-    return journal
+    if resume and path.exists():
+        _check_about(path, about)
+    elif not resume:
+        path.unlink(missing_ok=True)
+    return Journal.open(path, json.dumps(about).encode())
 
 
-def _fingerprint(folder: StrPath, ids: list[str]) -> str:
-    """Changes when an image is added, removed, renamed or written anew; reads no image."""
+def _check_about(path: Path, about: dict[str, Any]) -> None:
+    """Raise `InputError` if the file belongs to another extraction; say what differs."""
+    remedy = "start from the beginning (--no-resume, resume=False), or undo the change"
+    with named(path, remedy):
+        before = json.loads(next(iter(read_records(path)), b"{}"))
+        for key, now in about.items():
+            if before and before.get(key) != now:
+                raise InputError(
+                    f"is an unfinished extraction with other {key}: {before.get(key)} before, "
+                    f"{now} now; {remedy}"
+                )
+
+
+def _as_record(batch: ImageBatch) -> bytes:
+    """Return a batch as bytes: a line of JSON, then the rows."""
+    head = json.dumps({"rows": len(batch.rows), "unreadable": batch.unreadable})
+    return head.encode() + b"\n" + np.ascontiguousarray(batch.rows, dtype=_FLOAT).tobytes()
+
+
+def _from_record(record: bytes, dimension: int) -> ImageBatch:
+    head, _, data = record.partition(b"\n")
+    fields = json.loads(head)
+    rows = np.frombuffer(data, dtype=_FLOAT).reshape(fields["rows"], dimension)
+    return ImageBatch(rows, [Unreadable(*pair) for pair in fields["unreadable"]])
+
+
+def _fingerprint(folder: Path, ids: list[str]) -> str:
+    """Return a text that changes when an image is added, removed, renamed or rewritten."""
     digest = hashlib.sha256()
     for name in ids:
         try:
-            status = os.stat(Path(folder, name))
+            status = os.stat(folder / name)
             seen = (status.st_size, status.st_mtime_ns)
-        except OSError:  # a dangling link, say: reading it will tell
+        except OSError:  # such as a broken link: reported when it is read
             seen = (-1, -1)
         digest.update(f"{seen} ".encode() + os.fsencode(name) + b"\0")
     return digest.hexdigest()[:16]
 
 
-def _compute(
-    folder: Path, batch: list[str], backbone: Backbone, features: Features
-) -> tuple[NDArray[np.float32], list[Unreadable]]:
-    """Rows of the readable images, in order, and the others."""
+def _compute(folder: Path, names: list[str], backbone: Backbone, features: Features) -> ImageBatch:
     prepared, unreadable = [], []
-    for name in batch:
+    for name in names:
         try:
             prepared.append(backbone.prepare(read_image(folder / name)))
         except MemoryError:
             raise
-        except Exception as error:  # whatever a decoder makes of a broken file
+        except Exception as error:  # decoders raise many kinds of exceptions for broken files
             unreadable.append(Unreadable(name, why_unreadable(error)))
     if not prepared:
-        return np.empty((0, backbone.dimension), dtype=np.float32), unreadable
-    return features(np.stack(prepared)), unreadable
+        return ImageBatch(np.empty((0, backbone.dimension), dtype=np.float32), unreadable)
+    return ImageBatch(features(np.stack(prepared)), unreadable)
 
 
-def _finish(
-    folder: Path, out: Path, ids: list[str], chosen: Backbone, journal: Journal, n_resumed: int
-) -> Extraction:
-    """Write the file, then drop the batches it was made of."""
-    lost = {image.id for image in journal.unreadable}
-    kept = [name for name in ids if name not in lost]
-    if not kept:
-        journal.remove()
-        first = journal.unreadable[0]
-        raise ValueError(
-            f"{folder}: none of {len(ids)} images can be read; the first: {first.id}: "
-            f"{first.reason}"
-        )
-    x = np.concatenate(journal.batches)
-    y = [class_of(name) for name in kept]
+def _save(
+    out: Path,
+    x: NDArray[np.float32],
+    y: list[str],
+    ids: list[str],
+    chosen: Backbone,
+    unreadable: list[Unreadable],
+) -> None:
     header = {
         "kind": "bridgehash features",
         "backbone": chosen.name,
         "version": __version__,
-        "images": len(kept),
+        "images": len(ids),
         "dimension": chosen.dimension,
-        "unreadable": journal.unreadable,
+        "unreadable": unreadable,
     }
-    with _writing(out, "nothing is lost, run it again"), _replacing(out) as file:
-        np.savez(file, x=x, y=np.array(y), ids=np.array(kept), header=json.dumps(header))
-    journal.remove()
-    return Extraction(out, x.shape, len(set(y) - {""}), n_resumed, tuple(journal.unreadable))
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """An open file, to which NumPy adds no ending of its own, in place of `path` at the end."""
-    with atomic_write(path) as temporary, open(temporary, "wb") as file:
-        yield file
-
-
-@contextmanager
-def _writing(path: Path, way_out: str) -> Iterator[None]:
-    """Name the file, and the way out, when it cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error) or type(error).__name__
-        raise OSError(f"{path}: cannot be written ({reason}); {way_out}") from error
+    arrays: Any = {"x": x, "y": np.array(y), "ids": np.array(ids), "header": json.dumps(header)}
+    with (
+        named(out, "finished batches are kept; run again", writing=True),
+        atomic_write(out) as temporary,
+        open(temporary, "wb") as file,  # an open file: NumPy would add .npz to a path
+    ):
+        np.savez(file, **arrays)

@@ -1,7 +1,7 @@
-"""The images of a folder: which there are, of what class, and how one is read.
+"""Images in a folder: list them, with their classes, and read them.
 
-A sub-folder is a class, as in most public image sets: `dog/rex.jpg` is a dog. Files whose names do
-not end like images, and everything hidden, are no part of the set.
+A sub-folder is a class, as in most public image sets: `dog/rex.jpg` is a dog. Hidden files and
+files with other suffixes are ignored.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from .._core.errors import InputError
 from .._core.files import StrPath
 
 if TYPE_CHECKING:
@@ -25,18 +26,18 @@ _MAX_REASON = 200  # characters
 
 
 class Unreadable(NamedTuple):
-    """An image that could not be read, and why."""
+    """An image that could not be read, and the reason."""
 
     id: str
     reason: str
 
 
 def list_images(folder: StrPath) -> list[str]:
-    """Ids of all images below a folder: paths relative to it, with `/`, in sorted order."""
+    """Return the ids of all images in a folder: sorted relative paths, with `/`."""
     root = Path(folder)
     if not root.is_dir():
-        problem = "is a file, not a folder" if root.exists() else "there is no such folder"
-        raise ValueError(f"{root}: {problem}; name a folder of images")
+        problem = "is a file, not a folder" if root.exists() else "folder not found"
+        raise InputError(f"{problem}; give a folder of images", str(root))
     ids = []
     for here, folders, files in os.walk(root, followlinks=True, onerror=_fail):
         folders[:] = [name for name in folders if not (_hidden(name) or _leads_back(here, name))]
@@ -46,12 +47,12 @@ def list_images(folder: StrPath) -> list[str]:
             if name.lower().endswith(SUFFIXES) and not _hidden(name)
         ]
     if not ids:
-        raise ValueError(f"{root}: holds no image; file names must end in {', '.join(SUFFIXES)}")
+        raise InputError(f"no images; file names must end in {', '.join(SUFFIXES)}", str(root))
     return sorted(ids)
 
 
 def class_of(image_id: str) -> str:
-    """Name of the first sub-folder; nothing for an image that lies in no sub-folder.
+    """Return the name of the first sub-folder; empty for an image in no sub-folder.
 
     >>> class_of("dog/brown/rex.jpg"), class_of("rex.jpg")
     ('dog', '')
@@ -60,36 +61,36 @@ def class_of(image_id: str) -> str:
 
 
 def read_image(path: StrPath) -> Image:
-    """The image upright (EXIF), in RGB, 8 bits a channel.
+    """Return the image upright (EXIF), in RGB with 8 bits per channel.
 
-    What is transparent becomes white, as on paper; 16 bits are scaled to 8; of several frames the
-    first is taken.
+    Transparent pixels become white, 16 bits are scaled to 8, and of several frames the first is
+    used.
     """
     PIL = pillow()
-    if not os.path.isfile(path):  # opening a pipe would wait for ever
-        raise OSError("no such file" if not os.path.exists(path) else "is not a regular file")
+    if not os.path.isfile(path):  # opening a pipe would block
+        raise OSError("file not found" if not os.path.exists(path) else "is not a regular file")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # damaged EXIF of a readable image
+        warnings.simplefilter("ignore", UserWarning)  # damaged EXIF
         with PIL.Image.open(path) as opened:
             return upright(opened)
 
 
 def upright(opened: Image) -> Image:
-    """An opened image as `read_image` gives it."""
+    """Convert an opened image as `read_image` does."""
     PIL = pillow()
     return _rgb(PIL, PIL.ImageOps.exif_transpose(opened))
 
 
 def why_unreadable(error: Exception) -> str:
-    """One line on what `read_image` raised, without the path."""
+    """Return why `read_image` failed, in one line and without the path."""
     if type(error).__name__ == "UnidentifiedImageError":
-        return "not an image, or of an unknown kind"
+        return "not an image, or an unknown format"
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(reason.split())[:_MAX_REASON]
 
 
 def pillow() -> Any:
-    """The package PIL, or an error that names the extra."""
+    """Return the module PIL; an error names the extra to install."""
     try:
         import PIL.Image
         import PIL.ImageOps
@@ -99,10 +100,10 @@ def pillow() -> Any:
 
 
 def _rgb(PIL: Any, image: Image) -> Image:
-    if image.mode[0] in "IF":  # grey levels of more than 8 bits
+    if image.mode[0] in "IF":  # grey levels with more than 8 bits
         levels = np.asarray(image)
         if image.mode == "F" or levels.min() < 0 or levels.max() > _WHITEST:
-            raise ValueError("its grey levels have no known range: neither 8 nor 16 bits")
+            raise InputError("grey levels have an unknown range, neither 8 nor 16 bits")
         image = PIL.Image.fromarray((levels * (255 / _WHITEST)).round().astype(np.uint8))
     if image.has_transparency_data:
         paper = PIL.Image.new("RGBA", image.size, _WHITE)
@@ -111,7 +112,7 @@ def _rgb(PIL: Any, image: Image) -> Image:
 
 
 def _fail(error: OSError) -> NoReturn:
-    raise error  # else os.walk would pass over a folder, and with it a class, in silence
+    raise error  # os.walk would skip the folder, and with it a class, silently
 
 
 def _hidden(name: str) -> bool:
@@ -119,6 +120,6 @@ def _hidden(name: str) -> bool:
 
 
 def _leads_back(here: str, name: str) -> bool:
-    """Is it a link to a folder that holds it?"""
+    """Return whether this is a link to a folder above."""
     path = Path(here, name)
     return path.is_symlink() and Path(here).resolve().is_relative_to(path.resolve())

@@ -1,8 +1,8 @@
-"""GIST: how strong each scale and orientation is in each part of a grey image.
+"""GIST: the strength of each scale and orientation in each part of a grey image.
 
 Oliva and Torralba, "Modeling the shape of the context: a holistic representation of the spatial
-envelope", IJCV 42, 2001, in the setting that most papers use: 4 scales, 8 orientations, a 4 x 4
-grid, hence 512 numbers an image. They live on a common scale below 1 and need no learning.
+envelope", IJCV 42, 2001, with the settings of most papers: 4 scales, 8 orientations and a 4 x 4
+grid, hence 512 numbers per image, all below 1. No training is needed.
 """
 
 from __future__ import annotations
@@ -14,28 +14,30 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
+from .._core.errors import InputError
+
 N_SCALES = 4
 N_ORIENTATIONS = 8
 GRID = 4
 DIMENSION = N_SCALES * N_ORIENTATIONS * GRID**2
 
-_FINEST = 0.3  # cycles a pixel at the centre of the finest scale
+_FINEST = 0.3  # cycles per pixel at the centre of the finest scale
 _RATIO = 1.85  # from one scale to the next
 _RADIAL = 3.5  # sharpness in frequency, relative to the centre
 _ANGULAR = 2 * np.pi * (N_ORIENTATIONS / 8) ** 2  # sharpness in angle: neighbours overlap
-_MIRRORED = 32  # pixels put around an image, so that its edges are no contour
-_CUTOFF = 4.0  # cycles an image, below which whitening takes the contrast away
+_MIRRORED = 32  # mirrored pixels around an image, so that its edges are not a contour
+_CUTOFF = 4.0  # cycles per image, below which whitening removes contrast
 _WHITENING_BORDER = 5
 _LEAST_CONTRAST = 0.2  # keeps flat regions flat
-_CHUNK = 4  # images transformed at a time: their spectra stay in the cache
+_CHUNK = 4  # images per transform: their spectra fit the cache
 
 
 def gist(images: NDArray[Any]) -> NDArray[np.float32]:
-    """GIST of square grey images.
+    """Return the GIST of square grey images.
 
-    Brightness and contrast of a whole image do not matter: grey levels are stretched to 0..255,
-    their logarithm is whitened, and the local contrast is evened out. Then a number is the mean
-    magnitude of one Gabor-like filter in one cell of the grid.
+    Overall brightness and contrast do not matter: grey levels are scaled to 0..255, their
+    logarithm is whitened, and the local contrast is normalised. Each feature is the mean magnitude
+    of one Gabor-like filter in one cell of the grid.
 
     Parameters
     ----------
@@ -56,7 +58,7 @@ def gist(images: NDArray[Any]) -> NDArray[np.float32]:
     """
     images = np.asarray(images)
     if images.ndim != 3 or images.shape[1] != images.shape[2] or images.shape[1] % GRID:
-        raise ValueError(
+        raise InputError(
             f"images must have shape (n, side, side), side a multiple of {GRID}, "
             f"not {images.shape}; resize them first"
         )
@@ -68,14 +70,14 @@ def gist(images: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _stretch(images: NDArray[Any]) -> NDArray[np.float32]:
-    """Grey levels from 0 to 255; a flat image is 0."""
+    """Scale grey levels to 0..255; a flat image becomes 0."""
     grey = images.astype(np.float32)
     grey -= grey.min(axis=(1, 2), keepdims=True)
     return 255 * grey / np.maximum(grey.max(axis=(1, 2), keepdims=True), 1e-12)
 
 
 def _whiten(images: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Take away what is smooth, then divide by the local contrast of the rest."""
+    """Subtract the smooth part, then divide by the local contrast of the rest."""
     border = (_WHITENING_BORDER, _WHITENING_BORDER)
     inside = slice(_WHITENING_BORDER, -_WHITENING_BORDER)
     padded = np.pad(np.log1p(images), ((0, 0), border, border), mode="symmetric")
@@ -90,7 +92,7 @@ def _whiten(images: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _grid_means(images: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Mean magnitude of every filter in every cell, of shape (n, 512)."""
+    """Return the mean magnitude of every filter in every cell, of shape (n, 512)."""
     n, side = images.shape[:2]
     border = (_MIRRORED, _MIRRORED)
     inside = slice(_MIRRORED, -_MIRRORED)
@@ -104,7 +106,7 @@ def _grid_means(images: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=4)
 def _low_pass(side: int) -> NDArray[np.float32]:
-    """Gaussian transfer function, one half at the cut-off, for `rfft2`."""
+    """Return a Gaussian transfer function for `rfft2`, one half at the cut-off."""
     rows, columns = fft.fftfreq(side, 1 / side), fft.rfftfreq(side, 1 / side)
     squared = rows[:, None] ** 2 + columns**2
     return np.exp(-np.log(2) * squared / _CUTOFF**2).astype(np.float32)
@@ -112,7 +114,7 @@ def _low_pass(side: int) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=4)
 def _filters(side: int) -> NDArray[np.float32]:
-    """Transfer functions of shape (32, side, side): one lobe each, on one side of the origin."""
+    """Return transfer functions of shape (32, side, side), each with one lobe."""
     frequency = fft.fftfreq(side)
     radius = np.hypot(frequency[:, None], frequency)
     angle = np.arctan2(frequency[:, None], frequency)

@@ -1,4 +1,4 @@
-"""Search for codes."""
+"""Search for codes by Hamming distance: `HammingIndex`, and indexes on servers."""
 
 from .exact import HammingIndex
 

@@ -1,114 +1,109 @@
-"""Approximate search: faiss keeps codes in lists around centres, and a query looks into a few.
+"""Approximate search with the inverted lists of faiss.
 
-How many it looks into is not guessed. When the lists are made, codes of the index itself ask for
-their neighbours, the exact scan says who these are, and the least number that finds enough of
-them is taken. The centres nearest to a query are found by the exact scan too, which is faster
-at that than faiss.
+Each code is in the list of its nearest centre, and a query looks into a few lists only. Their
+number is measured, not guessed: when the lists are built, codes of the index are used as queries,
+the exact scan finds their true neighbours, and the smallest number of lists with enough recall
+is kept. The exact scan also finds the centres nearest to a query, faster than faiss does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .scan import Found, nearest_rows
+from .scan import Neighbors, nearest_rows
+from .state import as_bytes
 
-_ASKED = 1024  # codes that ask
-_NEIGHBOURS = 10  # that each asks for
-_LEAST = 40  # codes a list, and codes a centre is made from; faiss warns below 39
-_ROW_BITS = 40  # of a number that holds a distance above a row
+_N_QUERIES = 1024  # codes of the index that are used to measure recall
+_N_NEIGHBORS = 10  # recall is the share of these that is found
+_CODES_PER_LIST = 40  # for training; faiss warns below 39
+_ROW_BITS = 40  # distance and row in one integer: the row takes the low bits
 
 
-class Lists:
-    """Lists of codes, and how many of them to look into for a given recall."""
+class InvertedLists:
+    """Lists of codes, and the number of lists to search for a given recall.
+
+    Attributes
+    ----------
+    n_lists : int
+    n_probe : int
+        Lists that a query looks into.
+    recall : float
+        Share of the ten nearest codes found with `n_probe`, as measured.
+    """
 
     def __init__(self, words: NDArray[np.uint64], n_bits: int, recall: float) -> None:
         try:
             import faiss
         except ImportError as error:
-            raise ImportError("kind='ivf' needs faiss; pip install 'bridgehash[faiss]'") from error
-        packed = _packed(words)
+            raise ImportError(
+                "search='approximate' needs faiss; pip install 'bridgehash[faiss]'"
+            ) from error
+        packed = as_bytes(words)
         n, n_bytes = packed.shape
-        self._n_bits = n_bits
-        self.n_lists = max(1, min(n // _LEAST, int(4 * np.sqrt(n))))
+        self._faiss, self._n_bits = faiss, n_bits
+        self.n_lists = max(1, min(n // _CODES_PER_LIST, int(4 * np.sqrt(n))))
         quantizer: Any = faiss.IndexBinaryFlat(8 * n_bytes)
+        self._quantizer = quantizer  # faiss does not keep it alive
         self._index: Any = faiss.IndexBinaryIVF(quantizer, 8 * n_bytes, self.n_lists)
-        self._quantizer = quantizer  # faiss keeps no reference of its own
         rng = np.random.default_rng(0)
-        self._index.train(packed[rng.permutation(n)[: _LEAST * self.n_lists]])
+        self._index.train(packed[rng.permutation(n)[: _CODES_PER_LIST * self.n_lists]])
         self._index.add(packed)
-        codes = faiss.vector_to_array(quantizer.xb)
-        centres = codes.reshape(self.n_lists, n_bytes)
+        centres = faiss.vector_to_array(quantizer.xb).reshape(self.n_lists, n_bytes)
         self._centres = np.ascontiguousarray(centres.view(np.uint64).T)
-        asked = np.sort(rng.permutation(n)[:_ASKED])
-        self.n_probe, self.recall = self._tuned(words, asked, recall)
+        queries = np.sort(rng.permutation(n)[:_N_QUERIES])
+        self.n_probe, self.recall = self._measure(words, queries, recall)
 
-    def nearest(self, queries: NDArray[np.uint64], k: int) -> Found:
-        """Distances and rows of about the k nearest codes; -1 where the lists hold fewer."""
-        return self._looked_up(queries, k, self.n_probe)
+    def nearest(self, queries: NDArray[np.uint64], k: int) -> Neighbors:
+        """Return about the k nearest codes; row -1 where the searched lists hold fewer."""
+        return self._search(queries, k, self.n_probe)
 
-    def _looked_up(self, queries: NDArray[np.uint64], k: int, n_probe: int) -> Found:
-        far, lists = nearest_rows(self._centres, queries, n_probe, self._n_bits)
+    def _search(self, queries: NDArray[np.uint64], k: int, n_probe: int) -> Neighbors:
+        distances, lists = nearest_rows(self._centres, queries, n_probe, self._n_bits)
         self._index.nprobe = n_probe
-        with _one_thread():
-            D, rows = self._index.search_preassigned(_packed(queries.T), k, lists, far)
-        return _ordered(D, rows, self._n_bits)
+        # The queries are already divided among threads: faiss uses the calling thread only.
+        n_threads = self._faiss.omp_get_max_threads()
+        self._faiss.omp_set_num_threads(1)
+        try:
+            found = self._index.search_preassigned(as_bytes(queries.T), k, lists, distances)
+        finally:
+            self._faiss.omp_set_num_threads(n_threads)
+        return _sort(found[0], found[1], self._n_bits)
 
-    def _tuned(
-        self, words: NDArray[np.uint64], asked: NDArray[np.int64], wanted: float
+    def _measure(
+        self, words: NDArray[np.uint64], rows: NDArray[np.int64], target: float
     ) -> tuple[int, float]:
-        """The least number of lists that finds enough, or all of them; and what it finds."""
-        n = words.shape[1]
-        k = min(_NEIGHBOURS + 1, n)
-        queries = np.ascontiguousarray(words[:, asked].T)
+        """Return the smallest n_probe that reaches the target recall (or all), and its recall."""
+        k = min(_N_NEIGHBORS + 1, words.shape[1])  # with the query itself
+        queries = np.ascontiguousarray(words[:, rows].T)
         limits = nearest_rows(words, queries, k, self._n_bits)[0][:, -1:]
 
-        def found(n_probe: int) -> float:
-            D, rows = self._looked_up(queries, k, n_probe)
-            near = (rows >= 0) & (limits >= D)  # ties are as good as those they tie with
-            return float(near[:, 1:].sum() / max(1, near[:, 1:].size))  # without the code itself
+        def recall(n_probe: int) -> float:
+            distances, found = self._search(queries, k, n_probe)
+            near = (found >= 0) & (limits >= distances)  # a tie with the k-th counts as found
+            return float(near[:, 1:].sum() / max(1, near[:, 1:].size))  # without the query itself
 
         enough = 1
-        while enough < self.n_lists and found(enough) < wanted:
+        while enough < self.n_lists and recall(enough) < target:
             enough = min(2 * enough, self.n_lists)
         too_few = enough // 2
         while enough - too_few > 1:
             middle = (enough + too_few) // 2
-            if found(middle) < wanted:
+            if recall(middle) < target:
                 too_few = middle
             else:
                 enough = middle
-        return enough, found(enough)
+        return enough, recall(enough)
 
 
-def _ordered(D: NDArray[np.int32], rows: NDArray[np.int64], n_bits: int) -> Found:
-    """Results by (distance, row), gaps of row -1 last: faiss keeps ties as it meets them."""
+def _sort(distances: NDArray[np.int32], rows: NDArray[np.int64], n_bits: int) -> Neighbors:
+    """Sort by (distance, row) with missing rows (-1) last; faiss leaves ties unsorted."""
     last = (1 << _ROW_BITS) - 1
     missing = rows < 0
-    keys = np.where(missing, n_bits + 1, D).astype(np.int64) << _ROW_BITS
+    keys = np.where(missing, n_bits + 1, distances).astype(np.int64) << _ROW_BITS
     keys |= np.where(missing, last, rows)
     keys.sort(axis=1)
     rows = keys & last
     return (keys >> _ROW_BITS).astype(np.int32), np.where(rows == last, -1, rows)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """faiss in the calling thread alone: the queries are shared out among threads already."""
-    import faiss
-
-    n_threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(n_threads)
-
-
-def _packed(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    """Codes as rows of bytes, padded to whole words: zero bits change no distance."""
-    return np.ascontiguousarray(words.T).view(np.uint8)

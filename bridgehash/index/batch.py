@@ -1,89 +1,121 @@
-"""What every index checks of the codes, ids and tags that it is given."""
+"""Checks of the codes, ids and tags that are given to an index."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from numbers import Integral
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..codes import n_bytes
-
-MOST_BITS = 1024
+from .._core.errors import InputError, unknown
+from .._core.validation import Range
+from ..codes import MAX_BITS, n_bytes
 
 Ids = NDArray[np.int64]
+SearchMode = Literal["exact", "approximate"]
 
 
 class Batch(NamedTuple):
-    """Codes with their ids, which increase, and a tag each if any was given."""
+    """Codes with increasing ids, and one tag per code if tags were given."""
 
     codes: NDArray[np.uint8]  # (n, n_bytes)
     ids: Ids
     tags: NDArray[Any] | None  # (n,), text
 
 
-def check_length(n_bits: int) -> int:
-    """The number of bits, if an index can have codes of it."""
-    if not 1 <= n_bits <= MOST_BITS:
-        raise ValueError(f"n_bits={n_bits} is outside 1..{MOST_BITS}")
-    return int(n_bits)
+def check_search_mode(search: str) -> SearchMode:
+    """Return "exact" or "approximate"; refuse anything else."""
+    modes = get_args(SearchMode)
+    if search not in modes:
+        raise InputError(unknown("search mode", str(search), modes), "search")
+    return search  # type: ignore[return-value]
 
 
-def check_k(k: int) -> int:
-    """The number of codes to find, if it is one."""
-    if k < 1:
-        raise ValueError(f"k={k} is not allowed: give a whole number of at least 1")
-    return int(k)
+def check_n_bits(n_bits: int) -> int:
+    """Return the code length if it is within 1..MAX_BITS."""
+    return check_number(n_bits, "n_bits", 1, MAX_BITS)
+
+
+def check_number(value: int, name: str, least: int, most: float = np.inf) -> int:
+    """Return a whole number from `least` to `most`."""
+    rule = Range(least, most, kind=Integral)
+    if not rule.admits(value):
+        raise InputError(f"{value!r} is not allowed; use {rule}", name)
+    return int(value)
+
+
+def on_host(array: Any) -> Any:
+    """Copy a torch tensor to the CPU; return anything else unchanged."""
+    return array.cpu() if hasattr(array, "cpu") else array
 
 
 def packed_codes(codes: ArrayLike, n_bits: int) -> NDArray[np.uint8]:
-    """Codes as an array of bytes, wherever they lie, if their rows have the right length."""
-    on_host = codes.cpu() if hasattr(codes, "cpu") else codes  # a torch tensor may be on a GPU
-    packed = np.asarray(on_host, dtype=np.uint8)
-    if packed.ndim != 2 or packed.shape[1] != n_bytes(n_bits):
-        raise ValueError(
-            f"codes of shape {packed.shape} are not codes of {n_bits} bits, which have "
-            f"{n_bytes(n_bits)} bytes a row"
+    """Return codes as a uint8 array of shape (n, n_bytes) in main memory.
+
+    Arrays and tensors must be uint8: a cast would turn projections or ±1 signs into wrong codes.
+    Python lists of whole numbers from 0 to 255 are accepted.
+    """
+    packed = np.asarray(on_host(codes))
+    is_list = not hasattr(codes, "dtype")
+    if is_list and packed.dtype.kind in "iu" and not (packed >> 8).any():
+        packed = packed.astype(np.uint8)
+    if packed.dtype != np.uint8:
+        reason = "values outside 0..255" if is_list and packed.dtype.kind in "iu" else packed.dtype
+        raise InputError(f"{reason}; packed uint8 codes are needed (see encode and pack)", "codes")
+    width = n_bytes(n_bits)
+    if packed.ndim != 2 or packed.shape[1] != width:
+        raise InputError(
+            f"shape {packed.shape}; codes of {n_bits} bits have {width} bytes per row", "codes"
         )
-    spare = 8 * packed.shape[1] - n_bits
+    spare = 8 * width - n_bits
     if (packed[:, -1] & ((1 << spare) - 1)).any():
-        raise ValueError(
-            f"codes of {n_bits} bits end with {spare} bits of zero, which are set here"
-        )
+        raise InputError(f"the last {spare} bits of {n_bits}-bit codes must be zero", "codes")
     return packed
+
+
+def whole_ids(ids: ArrayLike) -> Ids:
+    """Return ids as an int64 array of one dimension; fractions and text are refused."""
+    array = np.asarray(on_host(ids))
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InputError(
+            f"shape {array.shape}, type {array.dtype}; a list of whole numbers is needed", "ids"
+        )
+    return array.astype(np.int64)
 
 
 def checked_batch(
     codes: ArrayLike, ids: ArrayLike | None, tags: ArrayLike | None, n_bits: int, first_id: int
 ) -> Batch:
-    """Codes in the order of their ids, each id once; without ids those from `first_id` on."""
+    """Return codes sorted by id. Without ids they are numbered from `first_id`."""
     packed = packed_codes(codes, n_bits)
     n = len(packed)
-    texts = None if tags is None else _texts(tags, n)
+    texts = None if tags is None else np.asarray(tags, dtype=object)
+    if texts is not None and (
+        texts.shape != (n,) or not all(isinstance(text, str) for text in texts)
+    ):
+        raise InputError(f"shape {texts.shape}; give one text per code, {n} in all", "tags")
     if ids is None:
         return Batch(packed, np.arange(first_id, first_id + n), texts)
-    given = np.asarray(ids)
-    if n == 0 and given.shape == (0,):
-        given = given.astype(np.int64)
-    if given.shape != (n,) or given.dtype.kind not in "iu":
-        raise ValueError(
-            f"ids of shape {given.shape} and type {given.dtype}; one whole number for each of "
-            f"the {n} codes is needed"
-        )
+    given = whole_ids(ids)
+    if len(given) != n:
+        raise InputError(f"{len(given)} ids for {n} codes; give one id per code", "ids")
     order = np.argsort(given, kind="stable")
-    increasing = given.astype(np.int64)[order]
-    if n and increasing.min() < 0:
-        raise ValueError(f"id {increasing.min()} is negative; ids are whole numbers from 0 on")
+    increasing = given[order]
+    if n and increasing[0] < 0:
+        raise InputError(f"id {increasing[0]} is negative; ids are whole numbers from 0", "ids")
     twice = np.flatnonzero(increasing[1:] == increasing[:-1])
     if len(twice):
-        raise ValueError(f"id {increasing[twice[0]]} is given twice")
+        raise InputError(f"id {increasing[twice[0]]} is given twice", "ids")
     return Batch(packed[order], increasing, None if texts is None else texts[order])
 
 
-def _texts(tags: ArrayLike, n: int) -> NDArray[Any]:
-    texts = np.asarray(tags, dtype=object)
-    if texts.shape != (n,) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(
-            f"tags of shape {texts.shape}: one text for each of the {n} codes is needed"
-        )
-    return texts
+def id_exists(id_: object) -> InputError:
+    """Build the error of `add` for an id that is already in the index."""
+    return InputError(f"id {id_} is in the index already; use upsert to replace it", "ids")
+
+
+def no_neighbors(n_queries: int, k: int, n_bits: int) -> tuple[NDArray[np.int32], Ids]:
+    """Return distances n_bits + 1 and ids -1: the values where there are fewer than k codes."""
+    far = np.full((n_queries, k), n_bits + 1, np.int32)
+    return far, np.full((n_queries, k), -1, np.int64)

@@ -1,7 +1,7 @@
-"""`HammingIndex`: exact nearest codes under ids of one's own, in memory or from a file.
+"""`HammingIndex`: nearest codes by Hamming distance, in memory or from a file.
 
-A change never touches what a search may be reading: it puts a new state in place of the old. So
-any number of threads may search while one writes.
+A change replaces the state of the index and never modifies what a search may be reading. So the
+index is thread-safe: any number of threads can search while one changes it.
 """
 
 from __future__ import annotations
@@ -9,73 +9,93 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 from functools import cached_property
 from threading import Lock
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._core.errors import ModelFileError
+from .._core.errors import InputError, ModelFileError, named
 from .._core.files import StrPath
 from ..codes import n_bytes
-from ..models.model_file import load_model, map_model, save_model
-from .approximate import Lists
-from .batch import Batch, Ids, check_k, check_length, checked_batch, packed_codes
-from .scan import Found, HostCodes
-from .state import State, as_words, empty, found, packed_rows, tagged, upserted, without
+from ..models.model_file import INDEX_KIND, load_model, map_model, save_model
+from . import state as states
+from .approximate import InvertedLists
+from .batch import (
+    Batch,
+    Ids,
+    SearchMode,
+    check_n_bits,
+    check_number,
+    check_search_mode,
+    checked_batch,
+    id_exists,
+    no_neighbors,
+    on_host,
+    packed_codes,
+    whole_ids,
+)
+from .scan import HostCodes, Neighbors
+from .state import IndexState, as_bytes, as_words, locate
 
-_QUERIES = 256  # in one pass over the codes: their candidates fit into the cache
-_QUERIES_OF_A_GPU = 1024
-KIND = "index"
+_QUERIES_PER_PASS = 256  # their candidates fit into the cache
+_QUERIES_PER_PASS_GPU = 1024
 
 
 class Searcher(Protocol):
-    """How the rows nearest to queries are found."""
+    """Finds the rows nearest to queries."""
 
-    def nearest(self, queries: NDArray[np.uint64], k: int) -> Found:
-        """Distances and rows, by (distance, row)."""
+    def nearest(self, queries: NDArray[np.uint64], k: int) -> Neighbors:
+        """Return distances and rows of the k nearest codes per query, by (distance, row)."""
         ...
 
 
-class View:
-    """The codes that a search looks at, and how it does, which is made when it is needed."""
+class SearchView:
+    """The codes that a search sees. Its searcher is built when it is first needed."""
 
-    def __init__(self, state: State, make: Callable[[State], Searcher]) -> None:
+    def __init__(self, state: IndexState, build: Callable[[IndexState], Searcher]) -> None:
         self.state = state
-        self._make = make
+        self._build = build
 
     @cached_property
     def searcher(self) -> Searcher:
-        return self._make(self.state)
+        return self._build(self.state)
+
+    @cached_property
+    def tags(self) -> tuple[str, ...]:
+        numbers = self.state.tag_numbers
+        used = () if numbers is None else np.unique(numbers[: self.state.n])
+        return tuple(self.state.tags[number] for number in used if number)
 
 
 class HammingIndex:
-    """Exact search for the codes nearest to a query, or within a radius of it.
+    """Search for the codes nearest to a query, or within a radius of it.
 
-    Results are ordered by (distance, id). Ids are whole numbers of one's own, or those from the
-    next free one on.
+    Results are ordered by (distance, id). Ids are whole numbers from 0. Codes that are added
+    without ids get the next free ones. The index is thread-safe and can be pickled.
 
     Parameters
     ----------
-    n_bits : int
-        Length of the codes, 1 to 1,024.
+    n_bits : int, default=64
+        Length of the codes, 1 to 4,096.
     n_jobs : int, optional
-        Threads of a search; all cores if not given.
-    kind : "exact" or "ivf", default="exact"
-        "ivf" looks into some lists of faiss only: approximate, and faster from millions of codes
-        on. The lists are made by the first search after a change.
+        Number of threads of a search; all cores by default.
+    search : "exact" or "approximate", default="exact"
+        "approximate" uses the inverted lists of faiss. It is faster from about a million codes.
+        The first search after a change builds the lists. A search with a tag is always exact.
     recall : float, default=0.99
-        Share of the ten nearest that "ivf" must find of codes of the index itself.
+        For approximate search: share of the ten nearest codes that must be found, as measured on
+        codes of the index.
     device : str, optional
-        Where torch searches, such as "cuda"; the codes are copied there by the first search after a
-        change. Without it the CPU searches, and torch is not needed.
+        Device on which torch searches, such as "cuda". The first search after a change copies the
+        codes there. By default the CPU searches, without torch.
 
     Attributes
     ----------
+    search_mode : "exact" or "approximate"
     about : dict of str
-        What one wants to know of the codes later, such as the model they come from; saved along.
+        Where the codes come from, such as their model; saved with the index.
 
     Examples
     --------
@@ -89,85 +109,103 @@ class HammingIndex:
         n_bits: int = 64,
         n_jobs: int | None = None,
         *,
-        kind: Literal["exact", "ivf"] = "exact",
+        search: SearchMode = "exact",
         recall: float = 0.99,
         device: str | None = None,
     ) -> None:
-        if kind not in ("exact", "ivf") or not 0 < recall <= 1:
-            raise ValueError(f"kind={kind!r}, recall={recall}: give 'exact' or 'ivf', and 0 to 1")
-        if kind == "ivf" and device is not None:
-            raise ValueError(f"device={device!r}: the lists of kind='ivf' stay on the CPU")
-        self.n_bits = check_length(n_bits)
-        self.n_jobs = n_jobs
-        self.kind = kind
+        if not 0 < recall <= 1:
+            raise InputError(f"{recall!r} is not allowed; use a number above 0, up to 1", "recall")
+        if search == "approximate" and device is not None:
+            raise InputError(f"{device!r}: approximate search runs on the CPU only", "device")
+        self.n_bits = check_n_bits(n_bits)
+        self.n_jobs = None if n_jobs is None else check_number(n_jobs, "n_jobs", 1)
+        self.search_mode = check_search_mode(search)
         self.recall = recall
         self.device = device
         self.about: dict[str, str] = {}
-        self._views: tuple[State, dict[str | None, View]] = empty(n_bits), {}
-        self._writing = Lock()
+        self._views: tuple[IndexState, dict[str | None, SearchView]]
+        self._state = states.empty_state(n_bits)
+        self._write_lock = Lock()
 
     @property
-    def _state(self) -> State:
+    def _state(self) -> IndexState:
         return self._views[0]
 
     @_state.setter
-    def _state(self, state: State) -> None:
-        self._views = state, {}
+    def _state(self, state: IndexState) -> None:
+        self._views = state, {}  # one assignment: a reader never sees views of another state
+
+    def __getstate__(self) -> dict[str, Any]:
+        used = self._state.used()  # np.array: without memory maps
+        state = used._replace(
+            words=np.array(used.words),
+            ids=np.array(used.ids),
+            tag_numbers=None if used.tag_numbers is None else np.array(used.tag_numbers),
+        )
+        return {**vars(self), "_views": (state, {}), "_write_lock": None}
+
+    def __setstate__(self, values: dict[str, Any]) -> None:
+        vars(self).update(values, _write_lock=Lock())
 
     def __len__(self) -> int:
         return self._state.n
 
     @property
     def ids(self) -> Ids:
-        """The ids of all codes, increasing."""
-        state = self._state
-        return state.ids[: state.n].copy()
+        """All ids, increasing."""
+        return self._state.used().ids.copy()
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """All tags that codes have had."""
-        return tuple(name for name in self._state.names if name)
+    def tags(self) -> tuple[str, ...]:
+        """All tags in use, without the empty one."""
+        return self._view(None).tags
 
     def snapshot(self) -> Self:
-        """The index as it is now, to search and to look things up in; later changes miss it."""
-        return copy(self)
+        """Return the index as it is now; later changes of either do not affect the other."""
+        state, views = self._views
+        twin = type(self).__new__(type(self))
+        # Without unused columns: otherwise both would write new codes to the same ones.
+        vars(twin).update(vars(self), _views=(state.used(), views), _write_lock=Lock())
+        return twin
 
     def get(self, ids: ArrayLike) -> tuple[NDArray[np.uint8], list[str]]:
-        """Packed codes and tags by id; `KeyError` names an id that is not there."""
-        state, wanted = self._state, np.asarray(ids, dtype=np.int64)
-        rows, there = found(state, wanted)
-        if not there.all():
-            raise KeyError(int(wanted[~there][0]))
-        tags = np.zeros(len(rows), np.int32) if state.tags is None else state.tags[rows]
-        return packed_rows(state, rows, n_bytes(self.n_bits)), [state.names[tag] for tag in tags]
+        """Return packed codes and tags by id. Raises `KeyError` with the first unknown id."""
+        state, wanted = self._state, whole_ids(ids)
+        rows, exists = locate(state, wanted)
+        if not exists.all():
+            raise KeyError(int(wanted[~exists][0]))
+        numbers = state.tag_numbers
+        numbers = np.zeros(len(rows), np.int32) if numbers is None else numbers[rows]
+        codes = as_bytes(state.words[:, rows])[:, : n_bytes(self.n_bits)]
+        return codes, [state.tags[number] for number in numbers]
 
     def page(self, start: int, length: int, *, tag: str | None = None) -> tuple[Ids, int]:
-        """Some ids in their order, of one tag if one likes, and how many there are in all."""
+        """Return `length` ids from position `start`, and the total; with `tag`, of that tag."""
         state = self._view(tag).state
-        return state.ids[: state.n][start : start + length].copy(), state.n
+        return state.used().ids[start : start + length].copy(), state.n
 
     def add(
         self, codes: ArrayLike, ids: ArrayLike | None = None, *, tags: ArrayLike | None = None
     ) -> Self:
-        """Add packed codes, each with a tag if one likes; an id that is there is refused."""
-        with self._writing:
-            batch = self._checked(codes, ids, tags)
-            taken = batch.ids[found(self._state, batch.ids)[1]]
-            if len(taken):
-                raise ValueError(f"id {taken[0]} is in the index already; use upsert to replace it")
-            self._state = upserted(self._state, batch)
+        """Add packed codes with optional tags. Raises `InputError` if an id exists."""
+        with self._write_lock:
+            batch = self._check(codes, ids, tags)
+            existing = batch.ids[locate(self._state, batch.ids)[1]]
+            if len(existing):
+                raise id_exists(existing[0])
+            self._state = states.upsert(self._state, batch)
         return self
 
     def upsert(self, codes: ArrayLike, ids: ArrayLike, *, tags: ArrayLike | None = None) -> Self:
-        """Add packed codes, in place of those that have their ids."""
-        with self._writing:
-            self._state = upserted(self._state, self._checked(codes, ids, tags))
+        """Add packed codes; codes with the same ids are replaced, tags included."""
+        with self._write_lock:
+            self._state = states.upsert(self._state, self._check(codes, ids, tags))
         return self
 
     def remove(self, ids: ArrayLike) -> int:
-        """Forget codes by their ids; how many of them were there."""
-        with self._writing:
-            self._state, n_removed = without(self._state, np.asarray(ids, dtype=np.int64))
+        """Remove codes by id and return how many were removed; unknown ids are ignored."""
+        with self._write_lock:
+            self._state, n_removed = states.remove(self._state, whole_ids(ids))
         return n_removed
 
     def search(
@@ -179,10 +217,11 @@ class HammingIndex:
         rerank: ArrayLike | None = None,
         n_candidates: int | None = None,
     ) -> tuple[NDArray[np.int32], Ids]:
-        """Distances and ids of the k nearest codes of each query, shape (n_queries, k).
+        """Return distances and ids of the k nearest codes per query, shape (n_queries, k).
 
-        Fewer codes than k: the rest has distance n_bits + 1 and id -1. Queries in a torch tensor
-        are answered by tensors on its device.
+        If there are fewer than k codes, the remaining places have distance n_bits + 1 and id -1.
+        So has every place if no code has the tag. Queries in a torch tensor give tensors on the
+        same device.
 
         Parameters
         ----------
@@ -190,87 +229,144 @@ class HammingIndex:
             Packed codes of the queries.
         k : int, default=10
         tag : str, optional
-            Look at the codes of this tag only.
+            Search codes with this tag only.
         rerank : array of shape (n_queries, n_bits), optional
-            Projections of the queries before the sign (`decision_function`). The nearest codes in
-            Hamming distance are then put in the order of their agreement with the projections,
-            in which a sure bit counts more than a doubtful one.
+            Projections of the queries before the sign (`decision_function`). The nearest codes by
+            Hamming distance are sorted by their inner product with the projections, so that bits
+            far from the threshold count more.
         n_candidates : int, optional
-            How many codes are put in order; 10 k if not given.
+            Number of codes to sort again; 10 k by default.
         """
         queries = np.ascontiguousarray(as_words(packed_codes(codes, self.n_bits)).T)
-        depth = check_k(k) if rerank is None else max(check_k(k), n_candidates or 10 * k)
-        H = None if rerank is None else self._projections(rerank, len(queries))
-        distances = np.full((len(queries), k), self.n_bits + 1, np.int32)
-        ids = np.full((len(queries), k), -1, np.int64)
+        k = check_number(k, "k", 1)
+        depth = k if rerank is None else max(k, n_candidates or 10 * k)
+        H = None if rerank is None else self._check_projections(rerank, len(queries))
+        distances, ids = no_neighbors(len(queries), k, self.n_bits)
         view = self._view(tag)
         state = view.state
-        n_found = min(k, state.n)
+        width = min(k, state.n)
 
-        def part(rows: slice) -> None:
+        def search_part(rows: slice) -> None:
             D, R = searcher.nearest(queries[rows], min(depth, state.n))
             if H is not None:
-                D, R = _by_agreement(state.words, D, R, H[rows])
-            D, R = D[:, :n_found], R[:, :n_found]
-            distances[rows, :n_found] = np.where(R < 0, self.n_bits + 1, D)
-            ids[rows, :n_found] = np.where(R < 0, -1, state.ids[R])
+                D, R = _sort_by_projection(state.words, D, R, H[rows])
+            D, R = D[:, :width], R[:, :width]
+            distances[rows, :width] = np.where(R < 0, self.n_bits + 1, D)
+            ids[rows, :width] = np.where(R < 0, -1, state.ids[R])
 
-        if n_found and len(queries):
+        if width and len(queries):
             searcher = view.searcher
-            self._in_parts(part, len(queries))
+            self._run_in_parts(search_part, len(queries))
         return _like(codes, distances), _like(codes, ids)
-
-    def _view(self, tag: str | None) -> View:
-        """The codes of a tag, or all; kept until the index changes."""
-        state, views = self._views
-        if tag is not None and tag not in state.names:  # nothing to keep
-            return View(tagged(state, tag), self._searcher)
-        if tag not in views:
-            seen = state if tag is None else tagged(state, tag)
-            views[tag] = View(seen, self._searcher if tag is None else self._exact_searcher)
-        return views[tag]
-
-    def _searcher(self, state: State) -> Searcher:
-        if self.kind == "ivf" and state.n:
-            return Lists(state.words[:, : state.n], self.n_bits, self.recall)
-        return self._exact_searcher(state)
-
-    def _exact_searcher(self, state: State) -> Searcher:
-        words = state.words[:, : state.n]
-        if self.device is not None:
-            from .gpu import DeviceCodes
-
-            return DeviceCodes(words, self.n_bits, self.device)
-        return HostCodes(words, self.n_bits)
-
-    @property
-    def lists(self) -> Lists | None:
-        """The lists of kind="ivf", with `n_probe` and `recall` as measured; made if need be."""
-        searcher = self._view(None).searcher
-        return searcher if isinstance(searcher, Lists) else None
-
-    def _projections(self, rerank: ArrayLike, n_queries: int) -> NDArray[np.float32]:
-        H = np.asarray(rerank, dtype=np.float32)
-        if H.shape != (n_queries, self.n_bits) or not np.isfinite(H).all():
-            raise ValueError(
-                f"rerank of shape {H.shape} is not a finite projection of {n_queries} queries to "
-                f"{self.n_bits} bits"
-            )
-        return H
 
     def within(
         self, codes: ArrayLike, radius: int, *, tag: str | None = None
     ) -> list[tuple[NDArray[np.int32], Ids]]:
-        """For each query the distances and ids of all codes at most `radius` bits away."""
-        if radius < 0:
-            raise ValueError(f"radius={radius} is not allowed: give a whole number of at least 0")
+        """Return, per query, distances and ids of all codes at most `radius` bits away."""
+        check_number(radius, "radius", 0)
         state, queries = self._view(tag).state, as_words(packed_codes(codes, self.n_bits))
-        return [_ball(state, query, radius) for query in queries.T]
+        results = []
+        for query in queries.T:
+            distances = np.zeros(state.n, np.int32)
+            for word, q in zip(state.words, query, strict=True):
+                distances += np.bitwise_count(word[: state.n] ^ q)
+            rows = np.flatnonzero(distances <= radius)
+            rows = rows[np.argsort(distances[rows], kind="stable")]
+            results.append((distances[rows], state.ids[rows]))
+        return results
 
-    def _in_parts(self, work: Callable[[slice], None], n_queries: int) -> None:
-        """All queries in parts, a few parts a thread; a GPU takes larger ones, one by one."""
+    @property
+    def lists(self) -> InvertedLists | None:
+        """The lists of approximate search, with measured `n_probe` and `recall`; else None."""
+        searcher = self._view(None).searcher
+        return searcher if isinstance(searcher, InvertedLists) else None
+
+    def save(self, path: StrPath) -> None:
+        """Write the index to one file with a checksum. A failed write leaves the old file."""
+        state = self._state.used()
+        header: dict[str, Any] = {"n_bits": self.n_bits, "about": self.about}
+        arrays: dict[str, NDArray[Any]] = {"words": state.words, "ids": state.ids}
+        if state.tag_numbers is not None:
+            header["tags"] = state.tags
+            arrays["tag_numbers"] = state.tag_numbers
+        save_model(path, INDEX_KIND, header, arrays)
+
+    @classmethod
+    def load(
+        cls,
+        path: StrPath,
+        *,
+        memory_map: bool = False,
+        n_jobs: int | None = None,
+        search: SearchMode = "exact",
+        recall: float = 0.99,
+        device: str | None = None,
+    ) -> Self:
+        """Read an index from a file.
+
+        With `memory_map` the file is opened at once and read during searches, without a check of
+        its checksum. The other parameters are those of the constructor.
+        """
+        file = (map_model if memory_map else load_model)(path)
+        if file.kind != INDEX_KIND:
+            raise ModelFileError(
+                f"is a model ({file.kind}), not an index; use bridgehash.load or `bridgehash info`",
+                os.fspath(path),
+            )
+        with named(path, "build the index again"):
+            n_bits = int(file.header["n_bits"])
+            words, ids = file.arrays["words"], file.arrays["ids"]
+            numbers, tags = file.arrays.get("tag_numbers"), tuple(file.header.get("tags", ("",)))
+            about = dict(file.header.get("about", {}))
+        index = cls(n_bits, n_jobs, search=search, recall=recall, device=device)
+        index._state = IndexState(words, ids, len(ids), numbers, tags)
+        index.about = about
+        return index
+
+    def _check(self, codes: ArrayLike, ids: ArrayLike | None, tags: ArrayLike | None) -> Batch:
+        state = self._state
+        next_id = int(state.ids[state.n - 1]) + 1 if state.n else 0
+        return checked_batch(codes, ids, tags, self.n_bits, next_id)
+
+    def _check_projections(self, rerank: ArrayLike, n_queries: int) -> NDArray[np.float32]:
+        H = np.asarray(on_host(rerank), dtype=np.float32)
+        if H.shape != (n_queries, self.n_bits) or not np.isfinite(H).all():
+            raise InputError(
+                f"shape {H.shape}; finite numbers of shape ({n_queries}, {self.n_bits}) are needed",
+                "rerank",
+            )
+        return H
+
+    def _view(self, tag: str | None) -> SearchView:
+        """Return the codes of a tag, or all. Views are kept until the index changes."""
+        state, views = self._views
+        if tag is not None and tag not in state.tags:  # nothing worth keeping
+            return SearchView(states.with_tag(state, tag), self._exact_searcher)
+        if tag not in views:
+            views[tag] = (
+                SearchView(state, self._searcher)
+                if tag is None
+                else SearchView(states.with_tag(state, tag), self._exact_searcher)
+            )
+        return views[tag]
+
+    def _searcher(self, state: IndexState) -> Searcher:
+        if self.search_mode == "approximate" and state.n:
+            return InvertedLists(state.words[:, : state.n], self.n_bits, self.recall)
+        return self._exact_searcher(state)
+
+    def _exact_searcher(self, state: IndexState) -> Searcher:
+        words = state.words[:, : state.n]
+        if self.device is None:
+            return HostCodes(words, self.n_bits)
+        from .gpu import DeviceCodes
+
+        return DeviceCodes(words, self.n_bits, self.device)
+
+    def _run_in_parts(self, work: Callable[[slice], None], n_queries: int) -> None:
+        """Divide the queries among threads; a GPU takes larger parts, one after the other."""
         n_threads = 1 if self.device else self.n_jobs or os.cpu_count() or 1
-        most = _QUERIES_OF_A_GPU if self.device else _QUERIES
+        most = _QUERIES_PER_PASS_GPU if self.device else _QUERIES_PER_PASS
         step = max(1, min(most, -(-n_queries // n_threads)))
         parts = [slice(start, start + step) for start in range(0, n_queries, step)]
         if n_threads == 1 or len(parts) == 1:
@@ -280,49 +376,9 @@ class HammingIndex:
         with ThreadPoolExecutor(n_threads) as pool:
             list(pool.map(work, parts))
 
-    def save(self, path: StrPath) -> None:
-        """Write the index to one file, whole or not at all, with a checksum."""
-        state = self._state
-        header: dict[str, Any] = {"n_bits": self.n_bits, "about": self.about}
-        arrays: dict[str, NDArray[Any]] = {
-            "words": state.words[:, : state.n],
-            "ids": state.ids[: state.n],
-        }
-        if state.tags is not None:
-            header["names"] = state.names
-            arrays["tags"] = state.tags[: state.n]
-        save_model(path, KIND, header, arrays)
-
-    @classmethod
-    def load(
-        cls,
-        path: StrPath,
-        *,
-        memory_map: bool = False,
-        n_jobs: int | None = None,
-        kind: Literal["exact", "ivf"] = "exact",
-        recall: float = 0.99,
-        device: str | None = None,
-    ) -> Self:
-        """Read an index; or open it where it lies, without reading or checking it first."""
-        file = (map_model if memory_map else load_model)(path)
-        if file.kind != KIND:
-            raise ModelFileError(f"{path}: holds a {file.kind}, not an index; name an index file")
-        n_bits = int(file.header["n_bits"])
-        index = cls(n_bits, n_jobs, kind=kind, recall=recall, device=device)
-        index.about = dict(file.header.get("about", {}))
-        words, ids, tags = file.arrays["words"], file.arrays["ids"], file.arrays.get("tags")
-        index._state = State(words, ids, len(ids), tags, tuple(file.header.get("names", ("",))))
-        return index
-
-    def _checked(self, codes: ArrayLike, ids: ArrayLike | None, tags: ArrayLike | None) -> Batch:
-        state = self._state
-        next_id = int(state.ids[state.n - 1]) + 1 if state.n else 0
-        return checked_batch(codes, ids, tags, self.n_bits, next_id)
-
 
 def _like(codes: Any, result: NDArray[Any]) -> Any:
-    """A result where its queries lie: an array, or a tensor on their device."""
+    """Return a result as a tensor on the device of the queries if these are a tensor."""
     if not hasattr(codes, "cpu"):
         return result
     import torch
@@ -330,26 +386,16 @@ def _like(codes: Any, result: NDArray[Any]) -> Any:
     return torch.from_numpy(result).to(codes.device)
 
 
-def _ball(state: State, query: NDArray[np.uint64], radius: int) -> tuple[NDArray[np.int32], Ids]:
-    distances = np.zeros(state.n, np.int32)
-    for word, q in zip(state.words, query, strict=True):
-        distances += np.bitwise_count(word[: state.n] ^ q)
-    rows = np.flatnonzero(distances <= radius)
-    rows = rows[np.argsort(distances[rows], kind="stable")]
-    return distances[rows], state.ids[rows]
-
-
-def _by_agreement(
+def _sort_by_projection(
     words: NDArray[np.uint64],
     distances: NDArray[np.int32],
     rows: NDArray[np.int64],
     H: NDArray[np.float32],
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Candidates of each query by falling Σ_j h_j b_j; equal ones by (distance, row)."""
+) -> Neighbors:
+    """Sort the candidates of each query by falling Σ_j h_j b_j; ties by (distance, row)."""
     order = np.empty_like(rows)
     for q, (candidates, h) in enumerate(zip(rows, H, strict=True)):
-        packed = np.ascontiguousarray(words[:, candidates].T).view(np.uint8)
-        bits = np.unpackbits(packed, axis=1, count=len(h))
-        agreement = np.where(candidates < 0, -np.inf, bits @ h)  # ±1 or 0/1: the order is the same
-        order[q] = np.argsort(-agreement, kind="stable")
+        bits = np.unpackbits(as_bytes(words[:, candidates]), axis=1, count=len(h))
+        score = np.where(candidates < 0, -np.inf, bits @ h)  # bits 0/1 or ±1: the same order
+        order[q] = np.argsort(-score, kind="stable")
     return np.take_along_axis(distances, order, axis=1), np.take_along_axis(rows, order, axis=1)

@@ -1,10 +1,10 @@
-"""The scan behind exact search: XOR, popcount, and a threshold that only falls.
+"""The compiled scan of exact search: XOR, popcount, and a threshold that only falls.
 
 Codes are 64-bit words, stored word by word (all first words, then all second ones). A tile of codes
-stays in the cache while all queries pass over it. Its distances to a query are written down,
-64 of them are compared with the query's threshold at once, and few are ever looked at singly: the
-threshold is the distance of the k-th best so far, kept by counting. Codes are visited in the order
-of their ids, so a later one at the same distance can never displace an earlier one.
+stays in the cache while all queries are compared with it. The distances of a query are written to
+a buffer and compared with its threshold 64 at a time, so few are handled one by one. The threshold
+is the distance of the k-th best code so far, found by counting. Codes are visited in the order of
+their ids, so a later code never displaces an earlier one at the same distance.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 _LANES = 64
-_TILE = 4096  # codes: 32 KB or more, which stay in the nearer caches of a core
-_SPARE = 1024  # places for candidates beyond k
+_TILE = 4096  # codes; 32 KB per word of a code, to fit in the L1 or L2 cache
+_SPARE = 1024  # room for candidates beyond k
 
 _options = {"nogil": True, "cache": True, "boundscheck": False, "error_model": "numpy"}
 _compiled: Any = njit(**_options)
@@ -43,7 +43,7 @@ def _lowest_bit(typing_context: Any, x: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _mask_below(typing_context: Any, distances: Any, offset: Any, limit: Any) -> Any:
-    """Bit j of the result: is distances[offset + j] < limit? For 64 of them, as one comparison."""
+    """Return 64 comparisons as one word: bit j is distances[offset + j] < limit."""
     signature = types.uint64(distances, offset, limit)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -64,9 +64,9 @@ def _mask_below(typing_context: Any, distances: Any, offset: Any, limit: Any) ->
 
 @_compiled
 def _fill(words: Any, p: Any, q: Any, start: int, stop: int, to_p: Any, to_q: Any) -> None:
-    """Distances of codes start..stop to two queries, up to four words in one pass.
+    """Write the distances of codes start..stop to two queries, up to four words in one pass.
 
-    Two at once, since what costs is to fetch the codes.
+    Two queries at once, because fetching the codes takes most of the time.
     """
     n, n_words = stop - start, words.shape[0]
     a, p0, q0 = words[0, start:stop], p[0], q[0]
@@ -95,11 +95,8 @@ def _fill(words: Any, p: Any, q: Any, start: int, stop: int, to_p: Any, to_q: An
 
 
 @_compiled
-def _drop(distances: Any, rows: Any, n: int, limit: int, n_equal: int) -> int:
-    """Forget candidates that no longer count; the others move up. How many are left.
-
-    All below the limit count, and the first n_equal at it.
-    """
+def _compact(distances: Any, rows: Any, n: int, limit: int, n_equal: int) -> int:
+    """Keep candidates below the limit and the first n_equal at it; return how many are left."""
     left = 0
     for i in range(n):
         equal = distances[i] == limit and n_equal > 0
@@ -124,14 +121,14 @@ def _select(
     held: Any,
     below: Any,
 ) -> None:
-    """Take from a tile what can be among the k nearest of query q; its limit falls on the way."""
+    """Add the codes of a tile that can be among the k nearest of query q; lower its limit."""
     limit, n, met = limits[q], held[q], below[q]
     for block in range(0, n_codes, _LANES):
         mask = _mask_below(tile, block, limit)
         if mask == 0:
             continue
         if n + _LANES > held_rows.shape[1]:
-            n = _drop(held_distances[q], held_rows[q], n, limit, k - met)
+            n = _compact(held_distances[q], held_rows[q], n, limit, k - met)
         while mask != 0:
             j = block + np.int64(_lowest_bit(mask))
             mask &= mask - np.uint64(1)
@@ -141,7 +138,7 @@ def _select(
                 n += 1
                 counts[q, d] += 1
                 met += 1
-                while met >= k:  # k are nearer than the limit: it falls
+                while met >= k:  # k codes are nearer: lower the limit
                     limit -= 1
                     met -= counts[q, limit]
     limits[q], held[q], below[q] = limit, n, met
@@ -159,20 +156,20 @@ def _scan(
     tile: Any,
     other: Any,
 ) -> Any:
-    """Candidates of each query: all that can be among the k nearest.
+    """Collect the candidates of each query: all codes that can be among the k nearest.
 
-    limits[q] is the distance that a code must be below, counts[q, d] how many were met at
-    distance d. Returns how many candidates each query holds, in the order of their rows.
+    A code must be nearer than limits[q]; counts[q, d] is the number of codes seen at distance d.
+    Returns the number of candidates per query, which are in the order of their rows.
     """
     n_queries, step = len(queries), len(tile)
     held = np.zeros(n_queries, np.int64)
-    below = np.zeros(n_queries, np.int64)  # met so far at a distance below the limit
+    below = np.zeros(n_queries, np.int64)  # codes seen so far below the limit
     for start in range(0, words.shape[1], step):
         stop = min(start + step, words.shape[1])
         n = stop - start
-        tile[n:] = other[n:] = np.iinfo(tile.dtype).max  # beyond the end nothing is near
+        tile[n:] = other[n:] = np.iinfo(tile.dtype).max  # never below a limit
         for p in range(0, n_queries, 2):
-            q = min(p + 1, n_queries - 1)  # an odd one out goes with itself
+            q = min(p + 1, n_queries - 1)  # the last of an odd number is paired with itself
             _fill(words, queries[p], queries[q], start, stop, tile, other)
             _select(tile, start, n, k, p, limits, counts, held_d, held_r, held, below)
             if q > p:
@@ -184,7 +181,7 @@ def _scan(
 def _sorted(
     held_distances: Any, held_rows: Any, held: Any, n_bits: int, out_d: Any, out_r: Any
 ) -> None:
-    """The k nearest of the candidates by (distance, row): a counting sort."""
+    """Write the k nearest candidates by (distance, row), with a counting sort."""
     k = out_r.shape[1]
     places = np.empty(n_bits + 2, np.int64)
     for q in range(len(held)):
@@ -202,17 +199,17 @@ def _sorted(
 
 
 def _tiles(n_bits: int) -> Any:
-    """Room for the distances of a tile to two queries: bytes while they fit."""
+    """Return buffers for the distances of a tile to two queries: bytes if they fit."""
     return np.empty((2, _TILE), np.uint8 if n_bits < np.iinfo(np.uint8).max else np.uint16)
 
 
 def nearest_rows(words: Any, queries: Any, k: int, n_bits: int) -> Any:
-    """Distances and rows of the k codes nearest to each query, by (distance, row).
+    """Return distances and rows of the k nearest codes per query, by (distance, row).
 
     Parameters
     ----------
     words : uint64 array of shape (n_words, n)
-        Codes, all first words first.
+        Codes, word by word.
     queries : uint64 array of shape (n_queries, n_words)
     k : int
         At most n.
@@ -227,18 +224,3 @@ def nearest_rows(words: Any, queries: Any, k: int, n_bits: int) -> Any:
     out_d, out_r = np.empty((n_queries, k), np.int32), np.empty((n_queries, k), np.int64)
     _sorted(held_d, held_r, held, n_bits, out_d, out_r)
     return out_d, out_r
-
-
-@_compiled
-def _distances_only(words: Any, queries: Any, tile: Any, other: Any) -> None:
-    step = len(tile)
-    for start in range(0, words.shape[1], step):
-        stop = min(start + step, words.shape[1])
-        for p in range(0, len(queries), 2):
-            q = min(p + 1, len(queries) - 1)
-            _fill(words, queries[p], queries[q], start, stop, tile, other)
-
-
-def distances_only(words: Any, queries: Any, n_bits: int) -> None:
-    """All distances, made and thrown away: what no selection can be faster than."""
-    _distances_only(words, queries, *_tiles(n_bits))

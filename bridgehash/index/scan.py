@@ -1,6 +1,6 @@
-"""The scan of the CPU: the compiled one, or NumPy's where Numba is missing.
+"""Exact scan on the CPU: compiled with Numba if it is installed, else with NumPy.
 
-Numba takes a while to load, so it is loaded with the first search.
+Numba takes a while to import, so the first search imports it.
 """
 
 from __future__ import annotations
@@ -13,28 +13,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Found = tuple[NDArray[np.int32], NDArray[np.int64]]
+Neighbors = tuple[NDArray[np.int32], NDArray[np.int64]]  # distances and rows, (n_queries, k)
+
+_PAIRS = 1 << 22  # distances in memory at a time
 
 
 class HostCodes:
-    """Codes in memory, in the order of their ids."""
+    """Codes in main memory, in the order of their ids."""
 
     def __init__(self, words: NDArray[np.uint64], n_bits: int) -> None:
         self._words, self._n_bits = words, n_bits
 
-    def nearest(self, queries: NDArray[np.uint64], k: int) -> Found:
-        """Distances and rows of the k codes nearest to each query, by (distance, row)."""
-        found: Found = nearest_rows(self._words, queries, k, self._n_bits)
-        return found
+    def nearest(self, queries: NDArray[np.uint64], k: int) -> Neighbors:
+        """Return distances and rows of the k nearest codes per query, by (distance, row)."""
+        return nearest_rows(self._words, queries, k, self._n_bits)
 
 
-def nearest_rows(words: Any, queries: Any, k: int, n_bits: int) -> Any:
-    """Distances and rows of the k codes nearest to each query, by (distance, row)."""
+def nearest_rows(words: Any, queries: Any, k: int, n_bits: int) -> Neighbors:
+    """Return distances and rows of the k nearest codes per query, by (distance, row)."""
     return _scan()(words, queries, k, n_bits)
 
 
 @cache
-def _scan() -> Callable[..., Any]:
+def _scan() -> Callable[..., Neighbors]:
     if find_spec("numba") is None:
         return numpy_nearest_rows
     from . import kernel
@@ -42,14 +43,11 @@ def _scan() -> Callable[..., Any]:
     return kernel.nearest_rows
 
 
-_PAIRS = 1 << 22  # distances held at a time
-
-
-def numpy_nearest_rows(words: Any, queries: Any, k: int, n_bits: int) -> Any:
-    """`nearest_rows` without Numba: slower, same results."""
+def numpy_nearest_rows(words: Any, queries: Any, k: int, n_bits: int) -> Neighbors:
+    """Do what `nearest_rows` does without Numba: slower, same results."""
     n = words.shape[1]
     step = max(k, _PAIRS // max(1, len(queries)))
-    best: Any = np.empty((len(queries), 0), np.int64)  # distance and row in one number
+    best: Any = np.empty((len(queries), 0), np.int64)  # keys: distance * n + row
     for start in range(0, n, step):
         stop = min(start + step, n)
         distances = np.zeros((len(queries), stop - start), np.int64)

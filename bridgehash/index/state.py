@@ -1,6 +1,7 @@
-"""The codes of an index at one moment: never changed where a search may read, only replaced.
+"""The codes of an index at one moment. A state is replaced, never changed, while it can be read.
 
-Codes lie in the order of their ids, word by word. Tags are numbers that point into a list of names.
+Codes are stored in the order of their ids, word by word. Each code has a number that points into
+the list of tags; number 0 is the empty tag.
 """
 
 from __future__ import annotations
@@ -12,138 +13,139 @@ from numpy.typing import NDArray
 
 from .batch import Batch, Ids
 
-_ROOM = 8  # one part in so many is kept free when arrays grow
+_GROWTH = 8  # arrays grow by one eighth
 
 
-class State(NamedTuple):
-    """What a search sees."""
+class IndexState(NamedTuple):
+    """Codes, ids and tags of an index. Arrays may have unused columns after the first n."""
 
-    words: NDArray[np.uint64]  # (n_words, room)
-    ids: Ids  # (room,), increasing up to n
+    words: NDArray[np.uint64]  # (n_words, capacity)
+    ids: Ids  # (capacity,), increasing
     n: int
-    tags: NDArray[np.int32] | None = None  # (room,), places in names; None: no code has one
-    names: tuple[str, ...] = ("",)
+    tag_numbers: NDArray[np.int32] | None = None  # (capacity,), places in tags; None: no tags
+    tags: tuple[str, ...] = ("",)
+
+    def used(self) -> IndexState:
+        """Return this state without unused columns, as views."""
+        n, numbers = self.n, self.tag_numbers
+        numbers = None if numbers is None else numbers[:n]
+        return IndexState(self.words[:, :n], self.ids[:n], n, numbers, self.tags)
 
 
-def empty(n_bits: int) -> State:
-    """No codes yet."""
-    return State(np.empty((-(-n_bits // 64), 0), np.uint64), np.empty(0, np.int64), 0)
+def empty_state(n_bits: int) -> IndexState:
+    """Return a state without codes."""
+    return IndexState(np.empty((-(-n_bits // 64), 0), np.uint64), np.empty(0, np.int64), 0)
 
 
 def as_words(packed: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """Packed codes as 64-bit words, shape (n_words, n); zero bits at the end change no distance."""
+    """Return packed codes as 64-bit words, shape (n_words, n), padded with zero bits."""
     n, n_bytes = packed.shape
     padded = np.zeros((n, -(-n_bytes // 8) * 8), np.uint8)
     padded[:, :n_bytes] = packed
     return np.ascontiguousarray(padded.view(np.uint64).T)
 
 
-def packed_rows(state: State, rows: NDArray[np.intp], n_bytes: int) -> NDArray[np.uint8]:
-    """The packed codes of some rows: the inverse of `as_words`."""
-    return np.ascontiguousarray(state.words[:, rows].T).view(np.uint8)[:, :n_bytes]
+def as_bytes(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """Return words of shape (n_words, n) as rows of bytes: the inverse of `as_words`."""
+    return np.ascontiguousarray(words.T).view(np.uint8)
 
 
-def found(state: State, ids: Ids) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Where ids are, or would be, and which of them are there."""
+def locate(state: IndexState, ids: Ids) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return the rows where ids are or would be inserted, and which of the ids exist."""
     known = state.ids[: state.n]
     rows = np.searchsorted(known, ids)
-    there = rows < state.n
-    there[there] = known[rows[there]] == ids[there]
-    return rows, there
+    exists = rows < state.n
+    exists[exists] = known[rows[exists]] == ids[exists]
+    return rows, exists
 
 
-def upserted(state: State, batch: Batch) -> State:
-    """A state with a batch in it, in place of those codes that have its ids."""
-    state, tags = _numbered(state, batch)
+def upsert(state: IndexState, batch: Batch) -> IndexState:
+    """Return a state with a batch added; codes with the same ids are replaced."""
+    state, numbers = _number_tags(state, batch)
     words = as_words(batch.codes)
-    rows, known = found(state, batch.ids)
-    if known.any():
+    rows, exists = locate(state, batch.ids)
+    if exists.any():
         replaced = state.words.copy()
-        replaced[:, rows[known]] = words[:, known]
+        replaced[:, rows[exists]] = words[:, exists]
         state = state._replace(words=replaced)
-        if tags is not None and state.tags is not None:
-            marked = state.tags.copy()
-            marked[rows[known]] = tags[known]
-            state = state._replace(tags=marked)
-    new = ~known
-    return _merged(state, words[:, new], batch.ids[new], None if tags is None else tags[new])
+        if numbers is not None and state.tag_numbers is not None:
+            changed = state.tag_numbers.copy()
+            changed[rows[exists]] = numbers[exists]
+            state = state._replace(tag_numbers=changed)
+    new = ~exists
+    return _insert(state, words[:, new], batch.ids[new], None if numbers is None else numbers[new])
 
 
-def without(state: State, ids: Ids) -> tuple[State, int]:
-    """A state without some codes, and how many of them were there."""
-    rows, known = found(state, np.unique(ids))
+def remove(state: IndexState, ids: Ids) -> tuple[IndexState, int]:
+    """Return a state without some codes, and how many were removed."""
+    rows, exists = locate(state, np.unique(ids))
     keep = np.ones(state.n, dtype=bool)
-    keep[rows[known]] = False
-    return selected(state, np.flatnonzero(keep)), int(known.sum())
+    keep[rows[exists]] = False
+    return select(state, np.flatnonzero(keep)), int(exists.sum())
 
 
-def tagged(state: State, tag: str) -> State:
-    """The codes of one tag alone."""
-    if state.tags is None:
-        rows = np.arange(state.n if tag == "" else 0)
-    elif tag in state.names:
-        rows = np.flatnonzero(state.tags[: state.n] == state.names.index(tag))
-    else:
-        rows = np.arange(0)
-    return selected(state, rows)
+def with_tag(state: IndexState, tag: str) -> IndexState:
+    """Return the codes of one tag."""
+    if state.tag_numbers is None:
+        return select(state, np.arange(state.n if tag == "" else 0))
+    number = state.tags.index(tag) if tag in state.tags else -1
+    return select(state, np.flatnonzero(state.tag_numbers[: state.n] == number))
 
 
-def selected(state: State, rows: NDArray[np.intp]) -> State:
-    """Some rows of a state, in their order."""
-    return State(
+def select(state: IndexState, rows: NDArray[np.intp]) -> IndexState:
+    """Return some rows of a state, in the given order."""
+    return IndexState(
         np.ascontiguousarray(state.words[:, rows]),
         state.ids[rows],
         len(rows),
-        None if state.tags is None else state.tags[rows],
-        state.names,
+        None if state.tag_numbers is None else state.tag_numbers[rows],
+        state.tags,
     )
 
 
-def _numbered(state: State, batch: Batch) -> tuple[State, NDArray[np.int32] | None]:
-    """The batch's tags as numbers, and the state that knows their names."""
+def _number_tags(state: IndexState, batch: Batch) -> tuple[IndexState, NDArray[np.int32] | None]:
+    """Return a state that lists the tags of a batch, and their numbers."""
     if batch.tags is None:
-        return state, None if state.tags is None else np.zeros(len(batch.ids), np.int32)
-    places = {name: place for place, name in enumerate(state.names)}
-    numbers = [places.setdefault(name, len(places)) for name in batch.tags]
-    tags = np.zeros(len(state.ids), np.int32) if state.tags is None else state.tags
-    return state._replace(tags=tags, names=tuple(places)), np.array(numbers, np.int32)
+        return state, None if state.tag_numbers is None else np.zeros(len(batch.ids), np.int32)
+    places = {tag: place for place, tag in enumerate(state.tags)}
+    numbers = [places.setdefault(tag, len(places)) for tag in batch.tags]
+    known = state.tag_numbers
+    known = np.zeros(len(state.ids), np.int32) if known is None else known
+    return state._replace(tag_numbers=known, tags=tuple(places)), np.array(numbers, np.int32)
 
 
-def _merged(
-    state: State, words: NDArray[np.uint64], ids: Ids, tags: NDArray[np.int32] | None
-) -> State:
-    """A state with further codes, whose ids are new and in order."""
+def _insert(
+    state: IndexState, words: NDArray[np.uint64], ids: Ids, numbers: NDArray[np.int32] | None
+) -> IndexState:
+    """Return a state with more codes, whose ids are new and increasing."""
     n, more = state.n, len(ids)
     if more == 0:
         return state
-    if n and ids[0] <= state.ids[n - 1]:  # not at the end: everything is laid out anew
+    if n and ids[0] <= state.ids[n - 1]:  # not at the end: copy everything
         rows = np.searchsorted(state.ids[:n], ids)
-        return State(
+        known = state.tag_numbers
+        return IndexState(
             np.insert(state.words[:, :n], rows, words, axis=1),
             np.insert(state.ids[:n], rows, ids),
             n + more,
-            None if state.tags is None else np.insert(state.tags[:n], rows, _given(tags)),
-            state.names,
+            known if known is None or numbers is None else np.insert(known[:n], rows, numbers),
+            state.tags,
         )
     if n + more > len(state.ids) or not state.ids.flags.writeable:
-        state = _with_room(state, n + more + n // _ROOM)
+        state = _grow(state, n + more + n // _GROWTH)
+    # Readers use the first n columns only, so writing after them is safe.
     state.words[:, n : n + more], state.ids[n : n + more] = words, ids
-    if state.tags is not None:
-        state.tags[n : n + more] = _given(tags)
+    if state.tag_numbers is not None and numbers is not None:
+        state.tag_numbers[n : n + more] = numbers
     return state._replace(n=n + more)
 
 
-def _given(tags: NDArray[np.int32] | None) -> NDArray[np.int32]:
-    assert tags is not None, "a state with tags numbers those of every batch"
-    return tags
-
-
-def _with_room(state: State, room: int) -> State:
+def _grow(state: IndexState, capacity: int) -> IndexState:
+    """Return a copy of a state with room for more codes."""
     n = state.n
-    words, ids = np.empty((len(state.words), room), np.uint64), np.empty(room, np.int64)
+    words, ids = np.empty((len(state.words), capacity), np.uint64), np.empty(capacity, np.int64)
     words[:, :n], ids[:n] = state.words[:, :n], state.ids[:n]
-    if state.tags is None:
-        return state._replace(words=words, ids=ids)
-    tags = np.zeros(room, np.int32)
-    tags[:n] = state.tags[:n]
-    return state._replace(words=words, ids=ids, tags=tags)
+    numbers = None if state.tag_numbers is None else np.zeros(capacity, np.int32)
+    if numbers is not None and state.tag_numbers is not None:
+        numbers[:n] = state.tag_numbers[:n]
+    return state._replace(words=words, ids=ids, tag_numbers=numbers)

@@ -1,4 +1,4 @@
-"""Retrieval scores, all of them read from one record: the histogram of Hamming distances."""
+"""Retrieval scores, all computed from the histogram of Hamming distances."""
 
 from .evaluate import Report, Scores, evaluate
 from .histogram import DistanceHistogram, distance_histogram

@@ -1,4 +1,4 @@
-"""Scores of a hasher on a task: both metrics, across domains and inside the target."""
+"""Scores of a hasher on a task: search in the source (cross-domain) and in the target."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .ranking import mean_average_precision, precision_at, recall_at
 
 @dataclass(frozen=True)
 class Scores:
-    """How well queries find items of their own class in one database; all fractions."""
+    """How well queries find items of their own class in one database, as fractions."""
 
-    radius_pr_area: float  # the field's "MAP": area under the curve pooled over radii
-    mean_average_precision: float  # rank-based, ties in expectation
+    radius_pr_area: float  # "MAP" in many papers: area under the curve pooled over radii
+    mean_average_precision: float  # of the ranked list; ties in expectation
     precision_at_10: float
     recall_at_100: float
     lookup_precision: float  # hash lookup within radius 2
@@ -28,7 +28,7 @@ class Scores:
 
     @classmethod
     def of(cls, histogram: DistanceHistogram) -> Scores:
-        """All scores that a distance histogram holds."""
+        """Compute all scores from a distance histogram."""
         return cls(
             radius_pr_area(histogram),
             mean_average_precision(histogram),
@@ -48,7 +48,7 @@ class Report:
 
 
 def evaluate(hasher: BaseTransferHasher, task: TransferTask) -> Report:
-    """Encode a task with a fitted hasher and score both retrieval directions."""
+    """Encode a task with a fitted hasher and score the search in both domains."""
     queries = hasher.encode(task.X_query, "target")
     n_bits = hasher.encoder("target").n_bits
 

@@ -1,9 +1,8 @@
-"""Distance histograms: one pass over all pairs, from which every score is read.
+"""Distance histograms: one pass over all pairs, from which every score is computed.
 
-Codes of r bits have only r + 1 distances. How many database items, and how many relevant ones,
-lie at each distance from a query is therefore all that a retrieval score can depend on, once
-the order inside a tie is left to chance. The pass streams over tiles of distances, so memory
-does not grow with the number of pairs.
+Codes of r bits have only r + 1 distances. If ties are ordered at random, a retrieval score depends
+only on the number of items, and of relevant items, at each distance from a query. The pass works
+on tiles of distances, so memory does not grow with the number of pairs.
 """
 
 from __future__ import annotations
@@ -14,21 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._core.errors import InputError
+from .._core.validation import UNKNOWN
 from ..codes import hamming_tiles, n_bytes
-
-_UNKNOWN = -1  # the label of a query whose class is not known
 
 
 @dataclass(frozen=True, eq=False)
 class DistanceHistogram:
-    """Counts of database items by Hamming distance, one row a query.
+    """Counts of database items by Hamming distance, one row per query.
 
     Parameters
     ----------
     total : int64 array of shape (n_query, n_bits + 1)
         Database items at distance 0, 1, ..., n_bits from each query.
     relevant : int64 array of the same shape
-        Those among them that are relevant to the query.
+        Of these, the items that are relevant to the query.
     """
 
     total: NDArray[np.int64]
@@ -36,20 +35,20 @@ class DistanceHistogram:
 
     def __post_init__(self) -> None:
         if self.total.ndim != 2 or self.total.shape != self.relevant.shape:
-            raise ValueError(
-                "total and relevant must have one shape (n_query, n_bits + 1); "
+            raise InputError(
+                "total and relevant must have the same shape (n_query, n_bits + 1); "
                 f"got {self.total.shape} and {self.relevant.shape}"
             )
         if len(self.total) == 0:
-            raise ValueError("there are no queries; a score needs at least one")
+            raise InputError("there are no queries; give at least one")
         if not self.total.any(axis=1).all():
-            raise ValueError("there are no database rows; a score needs at least one to rank")
+            raise InputError("there are no database rows; give at least one")
         if (self.relevant < 0).any() or (self.relevant > self.total).any():
-            raise ValueError("relevant must lie between 0 and total at every distance")
+            raise InputError("relevant must be between 0 and total at every distance")
 
     @property
     def n_relevant(self) -> NDArray[np.int64]:
-        """Relevant database items of each query, shape (n_query,)."""
+        """Return the number of relevant items per query, shape (n_query,)."""
         return np.asarray(self.relevant.sum(axis=1))
 
 
@@ -63,18 +62,17 @@ def distance_histogram(
 ) -> DistanceHistogram:
     """Count the database items at each Hamming distance from each query.
 
-    An item is relevant to a query when both have the same class label. A query label of -1
-    means that the class is unknown: nothing is relevant to that query, not even an item
-    whose label is -1 as well.
+    An item is relevant to a query if both have the same class label. A query label of -1 means
+    that the class is unknown: no item is relevant to that query, not even one with label -1.
 
     Parameters
     ----------
     codes_query, codes_database : uint8 arrays of shape (n, ceil(n_bits / 8))
-        Packed codes, as `encode` and `bridgehash.codes.pack` return them.
+        Packed codes, as returned by `encode` and `bridgehash.codes.pack`.
     y_query, y_database : integer arrays of shape (n,)
         Class labels.
     n_bits : int
-        Length of the codes; the histogram has a column for each distance 0..n_bits.
+        Length of the codes; the histogram has one column per distance 0..n_bits.
 
     Returns
     -------
@@ -93,8 +91,8 @@ def distance_histogram(
     y_query = _checked_labels(y_query, "y_query", len(codes_query))
     y_database = _checked_labels(y_database, "y_database", len(codes_database))
 
-    by_label = np.argsort(y_database, kind="stable")  # makes each class one run of columns
-    first, last = _relevant_run(y_query, y_database[by_label])
+    by_label = np.argsort(y_database, kind="stable")  # each class becomes one range of columns
+    first, last = _relevant_range(y_query, y_database[by_label])
     total = np.zeros((len(codes_query), n_bits + 1), dtype=np.int64)
     relevant = np.zeros_like(total)
     for rows, columns, D in hamming_tiles(codes_query, codes_database[by_label]):
@@ -107,9 +105,9 @@ def distance_histogram(
 
 
 def mean_recall(hist: DistanceHistogram, hits: NDArray[Any]) -> NDArray[np.float64]:
-    """Mean of hits / n_relevant over the queries that have relevant items, along the first axis.
+    """Return the mean of hits / n_relevant over the queries that have relevant items.
 
-    Recall is undefined for the other queries, hence they are left out; it is 0 when no query
+    Recall is undefined for the other queries, so they are left out. The result is 0 if no query
     has a relevant item.
 
     >>> hist = DistanceHistogram(np.array([[1, 3], [2, 2]]), np.array([[1, 1], [0, 0]]))
@@ -125,10 +123,10 @@ def mean_recall(hist: DistanceHistogram, hits: NDArray[Any]) -> NDArray[np.float
 def _checked_codes(codes: ArrayLike, name: str, n_bits: int) -> NDArray[np.uint8]:
     codes = np.asarray(codes)
     if codes.dtype != np.uint8:
-        raise TypeError(f"{name} must be packed uint8 codes, not {codes.dtype}; see codes.pack")
+        raise InputError(f"must be packed uint8 codes, not {codes.dtype}; see codes.pack", name)
     if codes.ndim != 2 or codes.shape[1] != n_bytes(n_bits):
-        raise ValueError(
-            f"{name} has shape {codes.shape}; n_bits={n_bits} needs (n, {n_bytes(n_bits)})"
+        raise InputError(
+            f"has shape {codes.shape}; n_bits={n_bits} needs (n, {n_bytes(n_bits)})", name
         )
     return codes
 
@@ -136,26 +134,26 @@ def _checked_codes(codes: ArrayLike, name: str, n_bits: int) -> NDArray[np.uint8
 def _checked_labels(y: ArrayLike, name: str, n_rows: int) -> NDArray[np.int64]:
     y = np.asarray(y)
     if y.shape != (n_rows,):
-        raise ValueError(f"{name} has shape {y.shape}; its codes need one label a row, ({n_rows},)")
+        raise InputError(f"has shape {y.shape}; give one label per row, shape ({n_rows},)", name)
     if n_rows and not np.issubdtype(y.dtype, np.integer):
-        raise TypeError(f"{name} must hold integer class labels, not {y.dtype}")
+        raise InputError(f"must be integer class labels, not {y.dtype}", name)
     return y.astype(np.int64, copy=False)
 
 
-def _relevant_run(
+def _relevant_range(
     y_query: NDArray[np.int64], y_sorted: NDArray[np.int64]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """First and one past the last column of the class of each query; an unknown one is empty."""
+    """Return the range of columns of each query's class; it is empty for an unknown class."""
     first = np.searchsorted(y_sorted, y_query, side="left")
     last = np.searchsorted(y_sorted, y_query, side="right")
-    return first, np.where(y_query == _UNKNOWN, first, last)
+    return first, np.where(y_query == UNKNOWN, first, last)
 
 
 def _count(distances: NDArray[np.unsignedinteger[Any]], n_bits: int) -> NDArray[np.intp]:
     counts = np.bincount(distances, minlength=n_bits + 1)
     if len(counts) > n_bits + 1:
-        raise ValueError(
+        raise InputError(
             f"two codes differ in {len(counts) - 1} bits, more than n_bits={n_bits}; "
-            "the padding of packed codes must be zero"
+            "the padding bits of packed codes must be zero"
         )
     return counts

@@ -1,8 +1,8 @@
 """Scores by Hamming radius: the pooled precision-recall curve, its area, and hash lookup.
 
-The area under the curve pooled over all query-database pairs is what the transfer-hashing
-literature prints as "MAP" (`area_RP.m` of several MATLAB releases). It is a micro average and
-differs from mean average precision in both directions, hence its own name, `radius_pr_area`.
+Papers on transfer hashing print the area under the curve pooled over all query-database pairs as
+"MAP" (`area_RP.m` of several MATLAB releases). It is a micro average and can be larger or smaller
+than mean average precision, so it has another name here: `radius_pr_area`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._core.errors import InputError
 from .histogram import DistanceHistogram, mean_recall
 
-_COLLAPSED = 0.01  # precision and recall that area_RP.m gives to codes that are all equal
+_COLLAPSED = 0.01  # precision and recall in area_RP.m if all codes are equal
 
 
 class Lookup(NamedTuple):
-    """Scores of the items inside a Hamming ball, averaged over queries."""
+    """Precision and recall within a Hamming radius, averaged over queries."""
 
     precision: float
     recall: float
@@ -27,11 +28,11 @@ class Lookup(NamedTuple):
 def radius_pr_curve(
     hist: DistanceHistogram, *, include_max_radius: bool = False
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Recall and precision of all pairs within radius 0, 1, ..., h - 1, pooled over queries.
+    """Return recall and precision of all pairs within radius 0, 1, ..., h - 1, pooled over queries.
 
-    h is the largest distance that occurs. The literature leaves out the radius h, at which
-    everything is returned; codes that are all equal (h = 0) then have no radius at all and
-    get the single point (0.01, 0.01), as in the public code.
+    h is the largest distance that occurs. Papers leave out the radius h, at which everything is
+    returned. If all codes are equal (h = 0), no radius is left and the curve is the single point
+    (0.01, 0.01), as in the public code.
 
     Parameters
     ----------
@@ -42,8 +43,8 @@ def radius_pr_curve(
     Returns
     -------
     recall, precision : float arrays of shape (h,), or (h + 1,) with `include_max_radius`
-        Precision is 0 where the balls are empty (`area_RP.m` adds eps to the denominator
-        instead); recall is 0 throughout when no query has a relevant item.
+        Precision is 0 if nothing is within the radius (`area_RP.m` adds eps to the denominator
+        instead). Recall is 0 if no query has a relevant item.
 
     Examples
     --------
@@ -60,11 +61,11 @@ def radius_pr_curve(
 
 
 def radius_pr_area(hist: DistanceHistogram, *, include_max_radius: bool = False) -> float:
-    """Area under `radius_pr_curve` by the trapezoidal rule: `area_RP` of the literature.
+    """Return the area under `radius_pr_curve` by the trapezoidal rule: `area_RP` of the papers.
 
     The curve starts at recall 0 with the precision of radius 0. A radius that adds no relevant
-    pair adds no point either. With the default the area stops short of recall 1 when relevant
-    pairs lie at the largest distance.
+    pair adds no point. With the default, the curve ends before recall 1 if relevant pairs have the
+    largest distance.
 
     Examples
     --------
@@ -79,10 +80,10 @@ def radius_pr_area(hist: DistanceHistogram, *, include_max_radius: bool = False)
 
 
 def lookup(hist: DistanceHistogram, radius: int = 2) -> Lookup:
-    """Precision and recall of the items within `radius` of a query, averaged over queries.
+    """Return precision and recall of the items within `radius` of a query, averaged over queries.
 
-    A query with an empty ball has precision 0 and counts. Recall is averaged over the queries
-    that have relevant items, and is 0 when there are none.
+    A query without items within the radius has precision 0. Recall is averaged over the queries
+    that have relevant items, and is 0 if there are none.
 
     Examples
     --------
@@ -91,7 +92,7 @@ def lookup(hist: DistanceHistogram, radius: int = 2) -> Lookup:
     Lookup(precision=0.5, recall=0.125)
     """
     if radius < 0:
-        raise ValueError(f"radius={radius} is negative; the smallest ball has radius 0")
+        raise InputError(f"radius={radius} is negative; give 0 or more")
     returned = hist.total[:, : radius + 1].sum(axis=1)
     found = hist.relevant[:, : radius + 1].sum(axis=1)
     precision = (found / np.maximum(returned, 1)).mean()

@@ -1,7 +1,7 @@
 """Scores of the ranked list: average precision, precision and recall of the first k.
 
-Hamming distances leave most of a ranking tied. Every score here is the mean over all orders
-inside each tie, which is deterministic and does not depend on how the database is stored
+Most items of a ranking by Hamming distance are tied. Every score here is the mean over all orders
+of tied items, so it is deterministic and does not depend on the order of the database
 (McSherry and Najork, "Computing information retrieval performance measures efficiently in the
 presence of tied scores", ECIR 2008).
 """
@@ -15,15 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
 
+from .._core.errors import InputError
 from .histogram import DistanceHistogram, mean_recall
 
 Ranks = Sequence[int] | NDArray[np.integer[Any]]
 
 
 def average_precision(hist: DistanceHistogram) -> NDArray[np.float64]:
-    """Average precision of each query over the full list, in expectation over ties.
+    """Return the average precision of each query over the full list, in expectation over ties.
 
-    A tie of n items, r of them relevant, that follows N items, R of them relevant, adds
+    A tie of n items (r relevant) that comes after N items (R relevant) adds
 
         (r / n) Σ_{k=1..n} [R + 1 + (k - 1) b] / (N + k),   b = (r - 1) / (n - 1),
 
@@ -51,7 +52,7 @@ def average_precision(hist: DistanceHistogram) -> NDArray[np.float64]:
 
 
 def mean_average_precision(hist: DistanceHistogram) -> float:
-    """Mean of `average_precision` over all queries; those without relevant items count as 0.
+    """Return the mean of `average_precision` over all queries; 0 for those without relevant items.
 
     >>> hist = DistanceHistogram(np.array([[1, 2], [1, 2]]), np.array([[1, 0], [0, 0]]))
     >>> mean_average_precision(hist)
@@ -65,9 +66,9 @@ def precision_at(hist: DistanceHistogram, k: int) -> float: ...
 @overload
 def precision_at(hist: DistanceHistogram, k: Ranks) -> NDArray[np.float64]: ...
 def precision_at(hist: DistanceHistogram, k: int | Ranks) -> float | NDArray[np.float64]:
-    """Expected share of relevant items among the first k, averaged over all queries.
+    """Return the expected share of relevant items among the first k, averaged over all queries.
 
-    Places beyond the end of the database count as misses. A sequence of k gives an array.
+    Ranks beyond the end of the database count as misses. A sequence of k gives an array.
 
     >>> hist = DistanceHistogram(np.array([[1, 2]]), np.array([[0, 1]]))
     >>> precision_at(hist, [1, 2])
@@ -81,9 +82,9 @@ def recall_at(hist: DistanceHistogram, k: int) -> float: ...
 @overload
 def recall_at(hist: DistanceHistogram, k: Ranks) -> NDArray[np.float64]: ...
 def recall_at(hist: DistanceHistogram, k: int | Ranks) -> float | NDArray[np.float64]:
-    """Expected share of a query's relevant items that are among the first k.
+    """Return the expected share of a query's relevant items that are among the first k.
 
-    Averaged over the queries that have relevant items; 0 when there are none. A sequence of k
+    The mean is over the queries that have relevant items; 0 if there are none. A sequence of k
     gives an array.
 
     >>> hist = DistanceHistogram(np.array([[1, 2]]), np.array([[0, 1]]))
@@ -94,20 +95,20 @@ def recall_at(hist: DistanceHistogram, k: int | Ranks) -> float | NDArray[np.flo
 
 
 def _expected_hits(hist: DistanceHistogram, k: int | Ranks) -> NDArray[np.float64]:
-    """Expected relevant items among the first k, shape (n_query, number of k).
+    """Return the expected number of relevant items among the first k, shape (n_query, n_k).
 
-    All ties before the k-th place count in full, its own by the share that is reached.
+    Ties before rank k count in full; of the tie at rank k, the share that is reached.
     """
     ks = np.atleast_1d(k)
     if ks.ndim != 1 or not np.issubdtype(ks.dtype, np.integer) or (ks < 1).any():
-        raise ValueError(f"k={k!r} must be a positive integer or a sequence of them")
+        raise InputError(f"k={k!r} must be a positive integer or a sequence of them")
     reached, found = np.cumsum(hist.total, axis=1), np.cumsum(hist.relevant, axis=1)
     query = np.arange(len(reached))
     hits = np.empty((len(reached), len(ks)))
     for column, n_first in enumerate(ks):
         place = np.minimum(n_first, reached[:, -1])
         tie = query, np.argmax(reached >= place[:, None], axis=1)
-        missing = reached[tie] - place  # items of the tie that come after the k-th place
+        missing = reached[tie] - place  # items of the tie after rank k
         hits[:, column] = found[tie] - missing * hist.relevant[tie] / hist.total[tie]
     return hits
 
@@ -117,11 +118,11 @@ def _like(k: int | Ranks, values: NDArray[np.float64]) -> float | NDArray[np.flo
 
 
 def _harmonic_difference(N: NDArray[Any], n: NDArray[Any]) -> NDArray[np.float64]:
-    """Σ_{k=1..n} 1 / (N + k) for integers N, n >= 0, to about 1e-13 of its value.
+    """Return Σ_{k=1..n} 1 / (N + k) for integers N, n >= 0, with a relative error of about 1e-13.
 
-    Subtracting two harmonic numbers loses the digits they share, and for a small tie far down
-    the list that is most of them. From N = 128 on, the asymptotic series about u = N + 1/2 and
-    v = u + n puts the difference into one logarithm.
+    Subtracting two harmonic numbers loses the digits they share: most of them, for a small tie far
+    down the list. From N = 128 on, an asymptotic series about u = N + 1/2 and v = u + n is used,
+    in which the difference is one logarithm.
     """
     u, v = N + 0.5, N + n + 0.5
     series = np.log1p(n / u) - (u**-2 - v**-2) / 24 + (u**-4 - v**-4) * (7 / 960)

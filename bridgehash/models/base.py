@@ -9,6 +9,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Set
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ from .._core.errors import InputError
 from .._core.linalg import Array
 from .._core.validation import (
     FLOATS,
+    Range,
     check_domain,
     check_labels,
     check_pairs,
@@ -28,12 +30,14 @@ from .._core.validation import (
     check_same_library,
     class_ids,
 )
+from ..codes import MAX_BITS
 from ..streaming.blocks import needs_reading, read_all
 from .encoder import LinearEncoder, SaveMixin
 
 DomainName = Literal["source", "target"]
 FitInput = Literal["y", "y_source", "y_target", "pairs"]
 Ids = NDArray[np.intp]
+N_BITS = Range(1, MAX_BITS, Integral)  # the rule of every `n_bits`
 
 
 @dataclass(frozen=True)

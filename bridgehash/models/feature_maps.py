@@ -1,4 +1,4 @@
-"""Feature maps φ: ordinary scikit-learn transformers placed before the projection."""
+"""Feature maps φ: scikit-learn transformers applied before the projection."""
 
 from __future__ import annotations
 
@@ -14,33 +14,34 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from .._core.arrays import array_namespace, is_foreign, like, row_squares, take_rows, to_numpy
+from .._core.errors import InputError
 from .._core.linalg import Array, pca, unit_rows
 from .._core.validation import FLOATS, OneOf, Range, Rules, check_foreign, check_parameters
 
-_TILE = 1024  # rows whose distances to the anchors are held at a time
+_TILE = 1024  # rows whose distances to the anchors are held at one time
 
 
 def outward(X: Array) -> NDArray[np.intp]:
-    """Numbers of the rows by their distance from the mean: an order that no shuffling changes."""
+    """Return row numbers by distance from the mean: an order that does not depend on shuffling."""
     D = X - array_namespace(X).mean(X, axis=0)
     return np.argsort(to_numpy(row_squares(D)), kind="stable")
 
 
 def drawn_rows(X: Array, n: int, rng: np.random.RandomState) -> NDArray[np.intp]:
-    """Numbers of n different rows of X at random (all, where there are fewer), inner ones first.
+    """Draw n row numbers without replacement (all, if there are fewer), inner rows first.
 
-    They are drawn by position in the order of distance from the mean, so the same seed finds the
-    same rows whatever the order of the samples.
+    Rows are drawn by position in the order of distance from the mean, so the same seed draws the
+    same rows in any order of the samples.
     """
     order = outward(X)
     return order[np.sort(rng.choice(len(order), min(n, len(order)), replace=False))]
 
 
 class BaseFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
-    """A map of rows to rows: `_learn` says what a subclass keeps of X, `_map` what it does."""
+    """A map of rows to rows. Subclasses implement `_learn(X)` and `_map(X)`."""
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Learn what the map needs from the rows of X."""
+        """Learn the map from the rows of X."""
         check_parameters(self)
         self.n_features_out_ = self._learn(self._checked(X, reset=True))
         return self
@@ -50,7 +51,7 @@ class BaseFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self.n_features_out_
 
     def transform(self, X: ArrayLike) -> Array:
-        """φ(x) of each row."""
+        """Return φ(x) of each row."""
         check_is_fitted(self, "n_features_in_")
         return self._map(self._checked(X, reset=False))
 
@@ -58,24 +59,24 @@ class BaseFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if not is_foreign(X):
             checked: Array = validate_data(self, X, dtype=FLOATS, reset=reset)
             return checked
-        check_foreign(X, "X")
+        X = check_foreign(X, "X")
         if reset:
             self.n_features_in_ = X.shape[1]
         elif X.shape[1] != self.n_features_in_:
-            raise ValueError(f"X has {X.shape[1]} features, but {self.n_features_in_} are expected")
+            raise InputError(f"{X.shape[1]} features, but {self.n_features_in_} are expected", "X")
         return X
 
     @abstractmethod
     def _learn(self, X: Array) -> int:
-        """Set what is learned from X and return the width of the output."""
+        """Learn from X and return the width of the output."""
 
     @abstractmethod
     def _map(self, X: Array) -> Array:
-        """φ(x) of each checked row."""
+        """Return φ(x) of each validated row."""
 
 
 class UnitRows(BaseFeatureMap):
-    """Each row divided by its norm, so that only its direction counts; zero rows stay zero.
+    """Divide each row by its norm; zero rows stay zero.
 
     >>> UnitRows().fit_transform([[3.0, 4.0], [0.0, 0.0]])
     array([[0.6, 0.8],
@@ -89,13 +90,22 @@ class UnitRows(BaseFeatureMap):
         return unit_rows(X)
 
 
+def unit_row_map(X: Array, wanted: bool) -> tuple[list[UnitRows], Array]:
+    """Return the feature maps for `unit_rows=wanted`, and the rows after them.
+
+    >>> unit_row_map(np.array([[3.0, 4.0]]), True)
+    ([UnitRows()], array([[0.6, 0.8]]))
+    """
+    return ([UnitRows().fit(X)], unit_rows(X)) if wanted else ([], X)
+
+
 class PrincipalMap(BaseFeatureMap):
-    """Projection on the leading principal directions: how a wide domain meets a narrow one.
+    """Project on the leading principal directions, to give two domains the same width.
 
     Parameters
     ----------
     n_components : int
-        Width wanted; the output is padded with zeros where the rank is lower.
+        Width of the output; padded with zeros if the rank is lower.
 
     Attributes
     ----------
@@ -119,25 +129,22 @@ class PrincipalMap(BaseFeatureMap):
 
 
 class AnchorKernel(BaseFeatureMap):
-    """Similarities to anchors drawn from the data, Gaussian unless told otherwise: φ of Eq. 15.
+    """Similarities to anchors drawn from the data: φ of Eq. 15.
 
-    φ_j(x) = exp(-‖x - χ_j‖² / σ). The paper prints the exponent without its minus sign.
-
-    Anchors are drawn by position in the order of distance from the mean, so the same seed finds
-    the same anchors whatever the order of the samples.
+    φ_j(x) = exp(-‖x - χ_j‖² / σ). The paper prints the exponent without its minus sign. The same
+    seed draws the same anchors in any order of the samples.
 
     Parameters
     ----------
     n_anchors : int, default=1000
-        m_k of the paper; all rows where there are fewer.
+        m_k of the paper; all rows if there are fewer.
     bandwidth : float, "median" or "twice-mean", default="median"
-        σ, a squared length. "median" takes the median squared distance between rows and
-        anchors, which makes the map free of the scale of the features; so does "twice-mean",
-        twice the mean over all rows and anchors.
+        σ, a squared length. "median" is the median squared distance between rows and anchors,
+        "twice-mean" twice their mean; both make the map independent of the scale of the features.
     random_state : int, RandomState or None
-        Draws the anchors.
+        Seed of the anchors.
     kernel : "gaussian" or "exponential", default="gaussian"
-        "exponential" takes the distance in place of its square; σ is then a length.
+        "exponential" uses the distance instead of its square; σ is then a length.
 
     Attributes
     ----------
@@ -180,7 +187,7 @@ class AnchorKernel(BaseFeatureMap):
         return float(self.bandwidth)
 
     def _distances(self, X: Array) -> Array:
-        """Distances to the anchors, squared for the Gaussian."""
+        """Return distances to the anchors, squared for the Gaussian."""
         anchors = like(self.anchors_, X, X.dtype)
         F: Array
         if not is_foreign(X):

@@ -1,8 +1,7 @@
-"""Model files: one safetensors file a model, written whole or not at all.
+"""Model files: one safetensors file per model or index.
 
-A model is named arrays plus a JSON header. Both travel in a single file, together with a checksum
-over all of it, so a file that loads is the file that was saved; reading it executes no code.
-Writing goes through a temporary neighbour that takes the file's place in one step.
+A file holds named arrays, a JSON header and a checksum over both. Reading it executes no code. It
+is written to a temporary file that then replaces the old one, so a failed write changes nothing.
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import safe_open
 
-from .._core.errors import ModelFileError
+from .._core.errors import BridgehashError, InputError, ModelFileError, named
 from .._core.files import StrPath, atomic_write
 from .._version import __version__
 
 FORMAT = "bridgehash"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1 was 0.1.0, which was never published
+INDEX_KIND = "index"  # the kind of an index file; other kinds are names of classes
 _ENTRIES = ("format", "format_version", "package_version", "kind", "header", "sha256")
 _MAX_HEADER = 100_000_000  # bytes; safetensors refuses longer headers
 _DTYPES = {
@@ -46,7 +46,7 @@ _COPY_AGAIN = "copy the file again or save the model again"
 
 @dataclass(frozen=True, eq=False)
 class ModelFile:
-    """What a model file holds: its kind, its JSON header and its arrays."""
+    """The content of a model file: its kind, its JSON header and its arrays."""
 
     path: Path
     kind: str
@@ -59,11 +59,11 @@ class ModelFile:
 def save_model(
     path: StrPath, kind: str, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Write a model to one file: equal models give equal bytes.
+    """Write a model to one file; equal models give equal bytes.
 
-    `header` must be JSON (tuples come back as lists); `arrays` must be booleans, integers or
-    floats. The container is written here rather than by safetensors, which shuffles its metadata
-    and takes the memory of a non-contiguous array as it lies.
+    `header` must be JSON (tuples are read back as lists); `arrays` must be booleans, integers or
+    floats. The file is not written by safetensors itself, because that does not fix the order of
+    the metadata and saves non-contiguous arrays wrongly.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -90,67 +90,62 @@ def save_model(
 
 
 def load_model(path: StrPath) -> ModelFile:
-    """Read a model file, or raise `ModelFileError`; nothing in the file is executed."""
+    """Read a model file and check it. Raises `ModelFileError` if it is damaged."""
     path = Path(path)
     with _reading(path), safe_open(path, framework="numpy") as file:
         metadata = dict(file.metadata() or {})
-        version = _check_metadata(path, metadata)
+        version = _check_metadata(metadata)
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if metadata.pop("sha256") != _digest(metadata, arrays):
-            problem = "the file is damaged or was changed (wrong checksum)"
-            raise _error(path, f"{problem}; {_COPY_AGAIN}")
-    return _model_file(path, metadata, version, arrays)
+            raise ModelFileError(
+                f"the file is damaged or was changed (wrong checksum); {_COPY_AGAIN}"
+            )
+        return _model_file(path, metadata, version, arrays)
 
 
 def map_model(path: StrPath) -> ModelFile:
-    """A model file opened where it lies: arrays are read from it as they are used.
+    """Open a model file with memory-mapped arrays.
 
-    Nothing but the header is read, so the checksum is not compared.
+    Only the header is read, so the checksum is not compared.
     """
     path = Path(path)
     with _reading(path):
         with safe_open(path, framework="numpy") as file:
             metadata = dict(file.metadata() or {})
-        version = _check_metadata(path, metadata)
-        arrays = _mapped_arrays(path)
-    return _model_file(path, metadata, version, arrays)
+        version = _check_metadata(metadata)
+        with open(path, "rb") as raw_file:
+            length = int.from_bytes(raw_file.read(8), "little")
+            entries = json.loads(raw_file.read(length))
+        del entries["__metadata__"]
+        raw = np.memmap(path, np.uint8, "r", offset=8 + length)
+        dtypes = {code: np.dtype(name).newbyteorder("<") for name, code in _DTYPES.items()}
+        arrays = {}
+        for name, entry in entries.items():
+            start, stop = entry["data_offsets"]
+            arrays[name] = raw[start:stop].view(dtypes[entry["dtype"]]).reshape(entry["shape"])
+        return _model_file(path, metadata, version, arrays)
 
 
 def _model_file(
     path: Path, metadata: dict[str, str], version: int, arrays: dict[str, NDArray[Any]]
 ) -> ModelFile:
-    return ModelFile(
-        path=path,
-        kind=metadata["kind"],
-        format_version=version,
-        package_version=metadata["package_version"],
-        header=_parse_header(path, metadata["header"]),
-        arrays=arrays,
-    )
-
-
-def _mapped_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    with open(path, "rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        entries = json.loads(file.read(length))
-    del entries["__metadata__"]
-    raw = np.memmap(path, np.uint8, "r", offset=8 + length)
-    names = {code: name for name, code in _DTYPES.items()}
-    found = {}
-    for name, entry in entries.items():
-        start, stop = entry["data_offsets"]
-        dtype = np.dtype(names[entry["dtype"]]).newbyteorder("<")
-        found[name] = raw[start:stop].view(dtype).reshape(entry["shape"])
-    return found
+    try:
+        header = json.loads(metadata["header"])
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(f"its header is not JSON ({error}); save the model again") from error
+    if not isinstance(header, dict):
+        raise ModelFileError("its header is not a JSON object; save the model again")
+    package_version = metadata["package_version"]
+    return ModelFile(path, metadata["kind"], version, package_version, header, arrays)
 
 
 def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """The array in C order and little-endian: the form of the file and of the checksum."""
+    """Return the array in C order and little-endian, as in the file and the checksum."""
     array = np.asarray(array)
     if name == "__metadata__":
-        raise ValueError("an array cannot be named '__metadata__'; safetensors reserves the name")
+        raise InputError("an array cannot be named '__metadata__'; safetensors reserves the name")
     if array.dtype.name not in _DTYPES:
-        raise TypeError(f"array {name!r} has dtype {array.dtype}; use one of {', '.join(_DTYPES)}")
+        raise InputError(f"array {name!r} has dtype {array.dtype}; use one of {', '.join(_DTYPES)}")
     return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
 
 
@@ -159,9 +154,9 @@ def _bytes_of(array: NDArray[Any]) -> memoryview:
 
 
 def _digest(metadata: Mapping[str, str], arrays: Mapping[str, NDArray[Any]]) -> str:
-    """SHA-256 of the metadata, then of name, dtype and shape of every array, then of their bytes.
+    """Return the SHA-256 of one line of JSON and the bytes of all arrays, in the order of names.
 
-    The first two are one line of JSON with sorted keys, so the order of neither matters.
+    The line holds the metadata and the name, dtype and shape of each array, with sorted keys.
     """
     names = sorted(arrays)
     plain = [_plain(name, arrays[name]) for name in names]
@@ -174,7 +169,7 @@ def _digest(metadata: Mapping[str, str], arrays: Mapping[str, NDArray[Any]]) -> 
 
 
 def _preamble(metadata: Mapping[str, str], arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """The start of a safetensors file: length of the JSON (8 bytes), then the JSON, padded to 8."""
+    """Return the start of a safetensors file: the length of the JSON, then the JSON."""
     entries: dict[str, Any] = {"__metadata__": dict(metadata)}
     start = 0
     for name, array in arrays.items():
@@ -187,34 +182,32 @@ def _preamble(metadata: Mapping[str, str], arrays: Mapping[str, NDArray[Any]]) -
     text = json.dumps(entries, separators=(",", ":")).encode("ascii")
     text += b" " * (-len(text) % 8)
     if len(text) > _MAX_HEADER:
-        raise ValueError(f"the header takes {len(text)} bytes, more than {_MAX_HEADER}; use arrays")
+        raise InputError(f"the header takes {len(text)} bytes, more than {_MAX_HEADER}; use arrays")
     return len(text).to_bytes(8, "little") + text
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turn whatever goes wrong inside into a `ModelFileError` that names the file."""
-    start = b""
-    try:
+    """Raise a `ModelFileError` that names the file if its content cannot be read."""
+    with named(path, "check the permissions of the file"):
+        if not path.exists():
+            raise ModelFileError("file not found")
         if path.is_dir():
-            raise _error(path, "is a directory; name the model file in it")
-        if path.exists() and not path.is_file():
-            raise _error(path, "is not a regular file; name a model file")
+            raise ModelFileError("is a directory; name the model file in it")
+        if not path.is_file():
+            raise ModelFileError("is not a regular file; name a model file")
         with open(path, "rb") as file:
             start = file.read(9)
-        yield
-    except (ModelFileError, MemoryError):
-        raise
-    except FileNotFoundError as error:
-        raise _error(path, "no such file; check the path") from error
-    except OSError as error:
-        raise _error(path, f"cannot be read ({error.strerror or error})") from error
-    except Exception as error:
-        raise _error(path, _what_is_wrong(start, error)) from error
+        try:
+            yield
+        except (BridgehashError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            raise ModelFileError(_explain(start, error)) from error
 
 
-def _what_is_wrong(start: bytes, error: Exception) -> str:
-    """Why a file was refused, judged by its first nine bytes: a length and a brace."""
+def _explain(start: bytes, error: Exception) -> str:
+    """Return why a file was refused, by its first nine bytes: a length and a brace."""
     if not start:
         return f"is empty; {_COPY_AGAIN}"
     length = int.from_bytes(start[:8], "little")
@@ -223,34 +216,24 @@ def _what_is_wrong(start: bytes, error: Exception) -> str:
     return f"is truncated or damaged ({error}); {_COPY_AGAIN}"
 
 
-def _check_metadata(path: Path, metadata: Mapping[str, str]) -> int:
-    """The format version, once all entries are there and this package can read it."""
+def _check_metadata(metadata: Mapping[str, str]) -> int:
+    """Return the format version if all entries are present and this package can read it."""
     if metadata.get("format") != FORMAT:
-        raise _error(path, "has no bridgehash header; name a model that bridgehash saved")
+        raise ModelFileError("has no bridgehash header; name a model that bridgehash saved")
     missing = [entry for entry in _ENTRIES if entry not in metadata]
     if missing:
-        raise _error(path, f"its bridgehash header lacks {', '.join(missing)}; {_COPY_AGAIN}")
+        raise ModelFileError(f"its bridgehash header lacks {', '.join(missing)}; {_COPY_AGAIN}")
     text = metadata["format_version"]
     if not (text.isascii() and text.isdigit() and 1 <= len(text) <= 9 and int(text) >= 1):
-        raise _error(path, f"its format_version is {text[:20]!r}, not a number; {_COPY_AGAIN}")
-    if int(text) > FORMAT_VERSION:
-        raise _error(
-            path,
-            f"written by bridgehash {metadata['package_version'][:40]}, format {text}; "
-            f"this version reads up to {FORMAT_VERSION}: upgrade bridgehash",
+        raise ModelFileError(f"its format_version is {text[:20]!r}, not a number; {_COPY_AGAIN}")
+    if int(text) != FORMAT_VERSION:
+        remedy = (
+            "upgrade bridgehash"
+            if int(text) > FORMAT_VERSION
+            else "fit or build it again and save it"
+        )
+        raise ModelFileError(
+            f"written by bridgehash {metadata['package_version'][:40]} in format {text}, but this "
+            f"version reads format {FORMAT_VERSION}; {remedy}"
         )
     return int(text)
-
-
-def _parse_header(path: Path, text: str) -> dict[str, Any]:
-    try:
-        header = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _error(path, f"its header is not JSON ({error}); save the model again") from error
-    if not isinstance(header, dict):
-        raise _error(path, "its header is not a JSON object; save the model again")
-    return header
-
-
-def _error(path: Path, problem: str) -> ModelFileError:
-    return ModelFileError(f"{path}: {problem}")

@@ -1,10 +1,9 @@
-"""Nearest rows by an inverted file: each query is compared with the rows of a few cells only.
+"""Approximate nearest rows by an inverted file: a query is compared with the rows of a few cells.
 
-The rows are divided into cells by k-means of a sample, and a query looks into those whose centres
-are nearest to it. The queries that look into one cell do so together, by a matrix product; what is
-no farther than the k-th nearest so far is kept, and the distances of the few that remain are exact.
-What is found is right among the cells looked into; a neighbour in another cell is missed. `recall`
-says how many are.
+The rows are divided into cells by k-means on a sample. A query searches the cells whose centres are
+nearest to it. All queries of a cell are compared with it by one matrix product; candidates no
+farther than the k-th nearest so far are kept, and their distances are recomputed exactly. The
+result is exact within the searched cells; `recall` measures how many neighbours are missed.
 """
 
 from __future__ import annotations
@@ -14,50 +13,48 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from .._core.errors import InputError
 from .._core.linalg import Array, k_means
 from .._core.threads import map_blocks
 from .search import nearest
 
-_SAMPLE = 64  # rows of the sample a cell
-_ROUNDS = 8  # of k-means: more of them find no more neighbours
-_BLOCK = 1 << 14  # queries that a thread deals with at a time
-_TILE = 1 << 21  # distances held at a time by a thread: 8 MB
-_EXACT = 1 << 19  # numbers compared exactly at a time, so that they stay in a core's cache
-_STAGES = (1, 4)  # cells looked into before the k-th nearest so far is taken anew
+_SAMPLE = 64  # sampled rows per cell
+_ROUNDS = 8  # of k-means; more rounds do not improve the recall
+_BLOCK = 1 << 14  # queries per thread at a time
+_TILE = 1 << 21  # distances per thread at a time: 8 MB
+_EXACT = 1 << 19  # values compared exactly at a time, small enough for the cache of a core
+_STAGES = (1, 4)  # searched cells after which the k-th nearest distance is updated
 _STRIDE = 16  # candidates that share a minimum
-_ROUNDING = 16 * float(np.finfo(np.float32).eps)  # of a distance by products, relative
+_ROUNDING = 16 * float(np.finfo(np.float32).eps)  # relative error of a distance by products
 
 Positions = NDArray[np.intp]
 Float32 = NDArray[np.float32]
 
 
 class Cells:
-    """Rows divided into cells, to be searched.
-
-    The rows are kept as they are, not copied.
+    """Rows divided into cells for approximate search. The rows are not copied.
 
     Parameters
     ----------
     rows : array of shape (n, d)
-        The rows that are searched, float32 or float64.
+        The rows to search, float32 or float64.
     n_cells : int, optional
-        Cells wanted, by default `default_n_cells(n)`. There may be fewer: those without rows are
-        left out.
+        Number of cells, by default `default_n_cells(n)`. Cells without rows are removed.
     random_state : int, default=0
-        Draws the sample that k-means sees.
+        Seed of the sample for k-means.
 
     Attributes
     ----------
     centres : array of shape (cells, d)
         Centres of the cells, in float32.
     members : list of arrays
-        The positions of the rows of each cell, rising.
+        The positions of the rows of each cell, ascending.
     """
 
     def __init__(self, rows: Array, *, n_cells: int | None = None, random_state: int = 0) -> None:
         wanted = default_n_cells(len(rows)) if n_cells is None else n_cells
         if wanted < 1:
-            raise ValueError(f"n_cells={n_cells}: at least one is needed")
+            raise InputError(f"{n_cells} is not positive", "n_cells")
         centres = _sample_centres(rows, min(wanted, len(rows)), random_state)
         labels = _nearest_centres(rows, centres, 1)[1].ravel()
         order = np.argsort(labels, kind="stable")
@@ -67,25 +64,25 @@ class Cells:
         self.members = [members[cell] for cell in kept]
 
     def nearest(self, queries: Array, k: int, n_probe: int) -> tuple[Array, Positions]:
-        """Squared distances and positions of k near rows of each query, nearest first.
+        """Return squared distances and positions of k near rows of each query, nearest first.
 
         Parameters
         ----------
         queries : array of shape (m, d)
         k : int
-            Rows wanted; equal distances go by position.
+            Number of rows; equal distances are ordered by position.
         n_probe : int
-            Cells that a query looks into; more of them where these hold less than k rows.
+            Number of cells to search per query; more if these have fewer than k rows.
         """
         if not 1 <= k <= len(self.rows):
-            raise ValueError(f"k={k}: there are {len(self.rows)} rows to choose from")
+            raise InputError(f"{k} is not between 1 and {len(self.rows)}, the number of rows", "k")
         if n_probe < 1:
-            raise ValueError(f"n_probe={n_probe}: at least one cell must be looked into")
+            raise InputError(f"{n_probe} is not positive", "n_probe")
         F = np.empty((len(queries), k), np.result_type(queries, self.rows))
         columns = np.empty((len(queries), k), np.intp)
         if queries is self.rows:
             order = np.concatenate(self.members)
-        else:  # queries of one cell look into about the same cells: better together
+        else:  # queries near one cell search about the same cells: process them together
             labels = _nearest_centres(queries, self.centres, 1)[1].ravel()
             order = np.argsort(labels, kind="stable")
 
@@ -99,21 +96,21 @@ class Cells:
     def n_probe_for(
         self, queries: Array, k: int, wanted: float, *, most: int, n_sample: int = 256
     ) -> tuple[int, float]:
-        """The least n_probe, up to `most`, for a wanted share of the k nearest rows; and the share.
+        """Return the smallest n_probe, up to `most`, with a wanted recall, and its recall.
 
-        A sample of the queries is searched exactly; a neighbour is found if so many cells are
-        looked into as are not farther than its own.
+        A sample of the queries is searched exactly. A neighbour is found if its cell is among the
+        n_probe cells nearest to the query.
 
         >>> line = np.arange(100.0)[:, None]
         >>> Cells(line, n_cells=10).n_probe_for(line, k=5, wanted=1.0, most=10)
         (2, 1.0)
         """
-        asked = _asked(len(queries), n_sample, random_state=0)
-        columns = self.nearest(queries[asked], k, len(self.centres))[1]
+        drawn = _draw_queries(len(queries), n_sample, random_state=0)
+        columns = self.nearest(queries[drawn], k, len(self.centres))[1]
         cell_of = np.empty(len(self.rows), np.intp)
         for cell, ids in enumerate(self.members):
             cell_of[ids] = cell
-        order = _nearest_centres(queries[asked], self.centres, len(self.centres))[1]
+        order = _nearest_centres(queries[drawn], self.centres, len(self.centres))[1]
         rank = np.take_along_axis(np.argsort(order, axis=1), cell_of[columns], axis=1)
         n_probe = min(1 + int(np.quantile(rank, wanted, method="inverted_cdf")), most)
         return n_probe, float((rank < n_probe).mean())
@@ -122,21 +119,21 @@ class Cells:
         far, probes = self._probes(Q, k, n_probe)
         slack = _ROUNDING * far[:, -1]
         limit = np.full(len(Q), np.inf, np.float32)
-        found = _Pairs.none()
+        pairs = _Pairs(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32))
         n_probe = probes.shape[1]
         for start, end in pairwise([0, *(s for s in _STAGES if s < n_probe), n_probe]):
             cells = probes[:, start:end].ravel()
             order = np.argsort(cells, kind="stable")
             ends = np.cumsum(np.bincount(cells, minlength=len(self.members)))
-            parts = [found]
+            parts = [pairs]
             for cell in np.unique(cells):
-                asking = order[ends[cell - 1] if cell else 0 : ends[cell]] // (end - start)
-                parts += self._looked_into(int(cell), Q, asking, limit, slack, k)
-            found, limit = _Pairs.joined(parts).nearest(k, slack)
-        return found.exact(Q, self.rows, k)
+                at = order[ends[cell - 1] if cell else 0 : ends[cell]] // (end - start)
+                parts += self._search_cell(int(cell), Q, at, limit, slack, k)
+            pairs, limit = _Pairs.joined(parts).nearest(k, slack)
+        return pairs.exact(Q, self.rows, k)
 
     def _probes(self, Q: Array, k: int, n_probe: int) -> tuple[Float32, Positions]:
-        """The cells to look into, nearest first: as many as wanted, or as k rows need."""
+        """Return the cells to search, nearest first: n_probe, or more if k rows need more."""
         sizes = np.array([len(ids) for ids in self.members])
         n_probe = min(n_probe, len(sizes))
         while True:
@@ -145,26 +142,26 @@ class Cells:
                 return far, probes
             n_probe = min(2 * n_probe, len(sizes))
 
-    def _looked_into(
-        self, cell: int, Q: Array, asking: Positions, limit: Float32, slack: Float32, k: int
+    def _search_cell(
+        self, cell: int, Q: Array, queries: Positions, limit: Float32, slack: Float32, k: int
     ) -> list[_Pairs]:
-        """Queries and rows of a cell that are not farther apart than the limit of the query.
+        """Return pairs of a query and a row of the cell within the limit of the query.
 
-        Products are made around the centre of the cell: there the squares whose difference is a
-        distance are not much larger than it.
+        Vectors are centred at the cell, so that little precision is lost when a distance is
+        computed as a difference of squares.
         """
         ids, centre = self.members[cell], self.centres[cell]
         R = (self.rows[ids] - centre).astype(np.float32, copy=False)
         squares = np.einsum("ij,ij->i", R, R)
         step = max(1, _TILE // len(ids))
         pairs = []
-        for start in range(0, len(asking), step):
-            at = asking[start : start + step]
+        for start in range(0, len(queries), step):
+            at = queries[start : start + step]
             X = (Q[at] - centre).astype(np.float32, copy=False)
             own = np.einsum("ij,ij->i", X, X)
             X *= -2.0
             D = X @ R.T
-            D += squares  # less than the distance by the query's square, which changes no order
+            D += squares  # the distance minus the square of the query: the same order
             i, j = _near(D, limit[at] - own, slack[at], k)
             pairs.append(_Pairs(at[i], ids[j], np.maximum(D[i, j] + own[i], 0.0)))
         return pairs
@@ -173,27 +170,27 @@ class Cells:
 def recall(
     F: Array, queries: Array, rows: Array, *, n_sample: int = 1000, random_state: int = 0
 ) -> float:
-    """Share of the nearest rows that an approximate search found, on a sample of the queries.
+    """Return the share of the nearest rows that an approximate search found, from a sample.
 
-    A row as near as the k-th nearest counts as found, whichever of several that is.
+    Any row as near as the k-th nearest counts as found.
 
     Parameters
     ----------
     F : array of shape (m, k)
         Squared distances that the search returned.
     queries, rows : arrays of shape (m, d) and (n, d)
-        What it was given.
+        Inputs of the search.
     n_sample : int, default=1000
-        Queries that are searched exactly.
+        Number of queries to search exactly.
     """
-    asked = _asked(len(queries), n_sample, random_state)
-    exact = nearest(queries[asked], rows, F.shape[1])[0]
+    drawn = _draw_queries(len(queries), n_sample, random_state)
+    exact = nearest(queries[drawn], rows, F.shape[1])[0]
     reach = exact[:, -1:] * (1 + _ROUNDING) + np.finfo(F.dtype).tiny
-    return float((reach >= F[asked]).mean())
+    return float((reach >= F[drawn]).mean())
 
 
 def default_n_cells(n: int) -> int:
-    """√n cells for n rows; twice as many cost about as much at equal recall, more cost more."""
+    """Return √n; twice as many cells cost the same at equal recall, more cost more."""
     return max(1, round(np.sqrt(n)))
 
 
@@ -205,17 +202,17 @@ def _sample_centres(rows: Array, n_cells: int, random_state: int) -> Float32:
     return centres
 
 
-def _asked(n: int, wanted: int, random_state: int) -> Positions:
-    """Queries to be searched exactly.
+def _draw_queries(n: int, wanted: int, random_state: int) -> Positions:
+    """Draw queries to be searched exactly.
 
-    Not drawn as the sample of k-means is: rows from which cells began lie near the centres, and
-    find more of their neighbours than others do.
+    The generator differs from that of the k-means sample: rows from which k-means starts are near
+    the centres and would overestimate the recall.
     """
     return np.random.default_rng(random_state).choice(n, min(wanted, n), replace=False)
 
 
 def _nearest_centres(X: Array, centres: Float32, n: int) -> tuple[Float32, Positions]:
-    """Squared distances and positions of the n centres nearest to each row, up to rounding."""
+    """Return squared distances and positions of the n centres nearest to each row."""
     far, cells = np.empty((len(X), n), np.float32), np.empty((len(X), n), np.intp)
     middle = centres.mean(axis=0)
     C = centres - middle
@@ -237,10 +234,10 @@ def _nearest_centres(X: Array, centres: Float32, n: int) -> tuple[Float32, Posit
 
 
 def _near(D: Float32, limit: Float32, slack: Float32, k: int) -> tuple[Positions, Positions]:
-    """Rows and columns of what is below the limit and may be among the k smallest of its row.
+    """Return rows and columns of values below the limit and possibly among the k smallest.
 
-    The k-th smallest of the minima of some columns each is not below the k-th smallest of all,
-    and seldom far above it.
+    The limit is lowered to the k-th smallest minimum over groups of columns, which is an upper
+    bound of the k-th smallest value.
     """
     m, n = D.shape
     if n >= k and not np.isfinite(limit).all():
@@ -259,7 +256,7 @@ def _near(D: Float32, limit: Float32, slack: Float32, k: int) -> tuple[Positions
 
 
 def _first_ties(D: Float32, slack: Float32, k: int, enough: int) -> NDArray[np.bool_]:
-    """What is below the k-th smallest of each row, and the first of those that tie with it."""
+    """Mark what is below the k-th smallest of each row, and the first ties with it."""
     kth = np.partition(D, k - 1, axis=1)[:, k - 1]
     below = (kth - slack)[:, None] > D
     ties = ((kth + slack)[:, None] >= D) & ~below
@@ -269,14 +266,10 @@ def _first_ties(D: Float32, slack: Float32, k: int, enough: int) -> NDArray[np.b
 
 
 class _Pairs:
-    """Queries `at`, rows `ids` and their squared distances F, in float32 and up to rounding."""
+    """Queries `at`, rows `ids` and their squared distances F, in float32 up to rounding."""
 
     def __init__(self, at: Positions, ids: Positions, F: Float32) -> None:
         self.at, self.ids, self.F = at, ids, F
-
-    @classmethod
-    def none(cls) -> _Pairs:
-        return cls(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32))
 
     @classmethod
     def joined(cls, parts: list[_Pairs]) -> _Pairs:
@@ -287,8 +280,8 @@ class _Pairs:
         )
 
     def nearest(self, k: int, slack: Float32) -> tuple[_Pairs, Float32]:
-        """The k nearest of each query and what ties with the last; and how far they reach."""
-        key = (self.at << 32) | self.F.view(np.uint32)  # floats from zero on rise as their bits
+        """Return the k nearest of each query with ties, and the distance limit of each query."""
+        key = (self.at << 32) | self.F.view(np.uint32)  # non-negative floats sort like their bits
         order = np.argsort(key)
         at, ids, F = self.at[order], self.ids[order], self.F[order]
         counts = np.bincount(at, minlength=len(slack))
@@ -301,7 +294,7 @@ class _Pairs:
         return _Pairs(at[keep], ids[keep], F[keep]), limit
 
     def exact(self, Q: Array, rows: Array, k: int) -> tuple[Array, Positions]:
-        """The k nearest of each query by (distance, position), distances by differences."""
+        """Return the k nearest of each query by (distance, position), from exact distances."""
         key = np.sort((self.at << 40) | self.ids)
         at, ids = key >> 40, key & ((1 << 40) - 1)
         F = np.empty(len(at), np.result_type(Q, rows))
@@ -314,7 +307,7 @@ class _Pairs:
 
 
 def _first(F: Array, at: Positions, ids: Positions, k: int) -> tuple[Array, Positions]:
-    """The k smallest of each query; pairs are given by query, then position."""
+    """Return the k smallest of each query; pairs are sorted by query, then position."""
     counts = np.bincount(at)
     place = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
     table = np.full((len(counts), counts.max()), np.inf, F.dtype)

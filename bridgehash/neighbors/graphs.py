@@ -240,20 +240,6 @@ def label_graph(y_rows: NDArray[np.intp], y_columns: NDArray[np.intp]) -> Factor
     return FactoredGraph(one_hot(y_rows, n_classes), one_hot(y_columns, n_classes))
 
 
-def label_contrast(graph: FactoredGraph, H: Array) -> Array:
-    """S H with S = 2 W - 11ᵀ for a label graph W: +1 for rows of one class, -1 for others.
-
-    >>> y = np.array([0, 0, 1])
-    >>> label_contrast(label_graph(y, y), np.eye(3))
-    array([[ 1.,  1., -1.],
-           [ 1.,  1., -1.],
-           [-1., -1.,  1.]])
-    """
-    SH = 2.0 * (graph @ H)
-    SH -= H.sum(axis=0)
-    return SH
-
-
 class KNNGraph(BaseEstimator):
     """Symmetric k-NN graph of a domain with weights 0 and 1 (Eqs. 7-8).
 

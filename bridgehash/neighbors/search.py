@@ -152,7 +152,7 @@ def find_other_neighbors(X: Any, k: int, n_probe: NProbe) -> tuple[Array, NDArra
     if not _in_cells(X, X, n_probe):
         found: tuple[Array, NDArray[np.intp]] = X.nearest_others(k)
         return found
-    rows = X.held()
+    rows = X.to_array()
     return without_self(*find_neighbors(rows, rows, k + 1, n_probe))
 
 

@@ -1,1 +1,1 @@
-"""Models and indexes over HTTP."""
+"""The HTTP service: models and indexes behind a JSON API and a web page."""

@@ -1,4 +1,4 @@
-"""The application: routes, refusals and the document that describes them."""
+"""The FastAPI application: routes, error responses and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -15,72 +15,72 @@ from starlette.responses import Response
 
 from .._version import __version__
 from .catalogue import Catalogue
-from .errors import Refused, first_problem, problem
-from .middleware import Guard
-from .routes import info as facts
-from .routes import items
-from .routes import search as searching
-from .routes.site import page_files, site_router
-from .schemas import AddForm, EncodeForm, RemoveForm, SearchForm
-from .settings import Settings
-from .workers import Desk
+from .errors import ProblemDetails, RequestError, validation_error
+from .middleware import Middleware
+from .routes import info, items, search, site
+from .schemas import AddRequest, EncodeRequest, RemoveRequest, SearchRequest, UpsertRequest
+from .settings import ServiceSettings
+from .workers import Workers
 
-_FORMS = (EncodeForm, SearchForm, AddForm, RemoveForm)
-_SENTENCES = {404: "there is no such address; /docs lists them"}
+_SCHEMAS = (  # of bodies that routes read and write themselves
+    EncodeRequest,
+    SearchRequest,
+    AddRequest,
+    UpsertRequest,
+    RemoveRequest,
+    ProblemDetails,
+)
 
 
-def create_app(catalogues: Mapping[str, Catalogue], settings: Settings) -> FastAPI:
-    """The service for these catalogues, which stay open when it ends."""
-    desk = Desk(catalogues, settings)
+def create_app(catalogues: Mapping[str, Catalogue], settings: ServiceSettings) -> FastAPI:
+    """Build the application. Its catalogues stay open when it stops."""
+    workers = Workers(catalogues, settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await desk.stop()
+        await workers.stop()
 
     app = FastAPI(
         title="bridgehash",
         version=__version__,
-        docs_url=None,  # both of FastAPI's pages load scripts from elsewhere
+        docs_url=None,  # both pages of FastAPI load scripts from other sites
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
     )
-    app.state.desk = desk
-    for router in (searching.router, items.router, facts.router, site_router(page_files())):
-        app.include_router(router)
-    app.add_middleware(Guard, desk=desk)
-    app.add_exception_handler(Refused, _refused)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    app.state.workers = workers
+    for module in (search, items, info, site):
+        app.include_router(module.router)
+    app.add_middleware(Middleware, workers=workers)
+    for kind in (RequestError, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, _respond)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
+async def _respond(request: Request, error: Exception) -> Response:
+    """Turn an exception into a problem+json response."""
+    if isinstance(error, RequestValidationError):
+        error = validation_error(error.errors())
+    elif isinstance(error, HTTPException):
+        known = {404: "no such address; see /docs"}
+        problem = known.get(error.status_code, str(error.detail))
+        error = RequestError(error.status_code, problem, headers=dict(error.headers or {}))
+    assert isinstance(error, RequestError)
     return error.response()
 
 
-async def _http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    sentence = _SENTENCES.get(error.status_code, str(error.detail))
-    return problem(error.status_code, sentence, headers=dict(error.headers or {}))
-
-
-async def _invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    return problem(422, *first_problem(error.errors()))
-
-
-def _document(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, with the forms of bodies that routes read themselves."""
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document, with the schemas that FastAPI does not see."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, routes=app.routes)
-        template = "#/components/schemas/{model}"
-        _, forms = models_json_schema([(f, "validation") for f in _FORMS], ref_template=template)
-        parts = document["components"]
-        parts["schemas"].update(forms["$defs"])
-        parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        _, schemas = models_json_schema(
+            [(schema, "validation") for schema in _SCHEMAS],
+            ref_template="#/components/schemas/{model}",
+        )
+        components = document["components"]
+        components["schemas"].update(schemas["$defs"])
+        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         app.openapi_schema = document
     return app.openapi_schema

@@ -1,6 +1,6 @@
-"""What waits is done together: one pass over the codes, or one fsync, for several requests.
+"""Micro-batching of queued requests: one pass over the codes, or one fsync, for several of them.
 
-Nothing is held back to fill a group: whoever comes while all lanes are busy forms the next one.
+A batch never waits to be filled: requests that arrive while all threads are busy form the next one.
 """
 
 from __future__ import annotations
@@ -11,52 +11,53 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Generic, TypeVar
 
-from .errors import busy
+from .errors import overloaded
 
-Asked = TypeVar("Asked")
-Answer = TypeVar("Answer")
+In = TypeVar("In")
+Out = TypeVar("Out")
 
 
-class Batcher(Generic[Asked, Answer]):
-    """A function of many requests, called by single ones.
+class Batcher(Generic[In, Out]):
+    """Call a function of many requests with single ones.
 
     Parameters
     ----------
     work : callable
-        Takes a list of requests, gives a list of as many answers; an answer that is an exception
-        is raised for the one who asked. Runs in `pool`.
-    lanes : int
-        Groups at work at a time.
-    most : int
-        Requests in a group.
-    waiting : int
-        Requests in the queue; further ones are refused.
+        Takes a list of requests and returns as many results. A result that is an exception is
+        raised to its caller only. Runs in `pool`.
+    concurrency : int
+        Batches that run at the same time.
+    max_batch : int
+        Requests per batch.
+    max_queue : int
+        Requests that may wait; any more fail with 503.
+    on_batch : callable, optional
+        Called with the size of each batch.
     """
 
     def __init__(
         self,
-        work: Callable[[Sequence[Asked]], Sequence[Answer | Exception]],
+        work: Callable[[Sequence[In]], Sequence[Out | Exception]],
         pool: Executor,
         *,
-        lanes: int,
-        most: int,
-        waiting: int,
-        on_group: Callable[[int], object] = lambda n: None,
+        concurrency: int,
+        max_batch: int,
+        max_queue: int,
+        on_batch: Callable[[int], object] = lambda n: None,
     ) -> None:
-        self._work, self._pool = work, pool
-        self._lanes, self._most, self._room = lanes, most, waiting
-        self._on_group = on_group
-        self._queue: deque[tuple[Asked, asyncio.Future[Answer]]] = deque()
+        self._work, self._pool, self._on_batch = work, pool, on_batch
+        self._concurrency, self._max_batch, self._max_queue = concurrency, max_batch, max_queue
+        self._queue: deque[tuple[In, asyncio.Future[Out]]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._n_running = 0
 
-    async def __call__(self, asked: Asked) -> Answer:
-        """The answer to one request."""
-        if len(self._queue) >= self._room:
-            raise busy(f"{self._room} requests are waiting already; try again in a moment")
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._queue.append((asked, future))
-        if self._n_running < self._lanes:
+    async def __call__(self, request: In) -> Out:
+        """Queue one request and return its result."""
+        if len(self._queue) >= self._max_queue:
+            raise overloaded("overloaded; retry later")
+        future: asyncio.Future[Out] = asyncio.get_running_loop().create_future()
+        self._queue.append((request, future))
+        if self._n_running < self._concurrency:
             self._n_running += 1
             task = asyncio.create_task(self._run())
             self._tasks.add(task)
@@ -64,32 +65,32 @@ class Batcher(Generic[Asked, Answer]):
         return await future
 
     async def finish(self) -> None:
-        """Wait until nothing is left to do."""
+        """Wait until the queue is empty and no batch is running."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        while group := self._next_group():
-            self._on_group(len(group))
+        while batch := self._next_batch():
+            self._on_batch(len(batch))
             try:
-                asked = [request for request, _ in group]
-                answers = await loop.run_in_executor(self._pool, self._work, asked)
+                requests = [request for request, _ in batch]
+                results = await loop.run_in_executor(self._pool, self._work, requests)
             except Exception as error:
-                answers = [error] * len(group)
-            for (_, future), answer in zip(group, answers, strict=True):
-                if future.done():  # whoever asked has gone
+                results = [error] * len(batch)
+            for (_, future), result in zip(batch, results, strict=True):
+                if future.done():  # its caller was cancelled
                     continue
-                if isinstance(answer, Exception):
-                    future.set_exception(answer)
+                if isinstance(result, Exception):
+                    future.set_exception(result)
                 else:
-                    future.set_result(answer)
-        self._n_running -= 1  # at once: who comes next must not wait for this lane
+                    future.set_result(result)
+        self._n_running -= 1  # before any await, so that the next request starts a new task
 
-    def _next_group(self) -> list[tuple[Asked, asyncio.Future[Answer]]]:
-        group: list[tuple[Asked, asyncio.Future[Answer]]] = []
-        while self._queue and len(group) < self._most:
+    def _next_batch(self) -> list[tuple[In, asyncio.Future[Out]]]:
+        batch: list[tuple[In, asyncio.Future[Out]]] = []
+        while self._queue and len(batch) < self._max_batch:
             request = self._queue.popleft()
-            if not request[1].done():  # timed out in the queue
-                group.append(request)
-        return group
+            if not request[1].done():  # else it timed out in the queue
+                batch.append(request)
+        return batch

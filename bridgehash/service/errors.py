@@ -1,76 +1,79 @@
-"""What the service answers where it cannot do what it was asked: one sentence, and the field."""
+"""Failed requests: every error response is `application/problem+json` (RFC 9457)."""
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse
 
+from .._core.errors import BridgehashError, InputError
 
-class Problem(BaseModel):
-    """Why a request was refused."""
-
-    error: str
-    field: str | None = None
+PROBLEM_JSON = "application/problem+json"
 
 
-class Refused(Exception):
-    """A request that is not carried out; the sentence goes to the client."""
+class ProblemDetails(BaseModel):
+    """Why a request failed."""
+
+    type: str = Field(description="Always `about:blank`: the status says what kind of error it is.")
+    title: str = Field(description="The status in words.")
+    status: int
+    detail: str = Field(description="What is wrong.")
+    field: str | None = Field(description="The field, parameter or header that is wrong.")
+
+
+class RequestError(BridgehashError):
+    """A request that fails with a 4xx or 5xx status.
+
+    >>> str(RequestError(404, "no item 7", "id"))
+    'id: no item 7'
+    """
 
     def __init__(
         self,
         status: int,
-        sentence: str,
+        problem: str,
         field: str | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
-        super().__init__(sentence)
-        self.status, self.sentence, self.field, self.headers = status, sentence, field, headers
+        super().__init__(f"{field}: {problem}" if field else problem)
+        self.status, self.field, self.headers = status, field, headers
 
     def response(self) -> JSONResponse:
-        """What is sent."""
-        return problem(self.status, self.sentence, self.field, self.headers)
+        """Return the response to send."""
+        body = {
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": str(self).encode("utf-8", "replace").decode(),  # no lone surrogates
+            "field": self.field,
+        }
+        return JSONResponse(body, self.status, self.headers, PROBLEM_JSON)
 
 
-def problem(
-    status: int, sentence: str, field: str | None = None, headers: dict[str, str] | None = None
-) -> JSONResponse:
-    """A response with the one shape that all refusals have."""
-    shown = sentence.encode("utf-8", "replace").decode()  # half a character cannot be sent
-    return JSONResponse({"error": shown, "field": field}, status, headers)
+def overloaded(problem: str) -> RequestError:
+    """Return a 503 error: safe to retry."""
+    return RequestError(503, problem, headers={"Retry-After": "1"})
 
 
-def invalid(sentence: str, field: str | None = None) -> Refused:
-    """A value that is not allowed."""
-    return Refused(422, sentence, field)
+def invalid(error: ValueError, field: str) -> RequestError:
+    """Return a 422 error for a value that the library rejects; the field replaces its argument."""
+    problem = error.problem if isinstance(error, InputError) else str(error)
+    return RequestError(422, problem.partition("\n")[0], field)
 
 
-def busy(sentence: str) -> Refused:
-    """Too much at once; the same may go well a little later."""
-    return Refused(503, sentence, headers={"Retry-After": "1"})
+def validation_error(errors: Any) -> RequestError:
+    """Return the first error of pydantic as a 422 error, or 400 if the body is not JSON.
 
-
-def first_problem(errors: Any) -> tuple[str, str]:
-    """A sentence and a field for what pydantic found first.
-
-    >>> first_problem([{"loc": ("body", "ids", 3), "msg": "Input should be a valid integer"}])
-    ('ids[3]: input should be a valid integer', 'ids[3]')
+    >>> error = {"type": "int", "loc": ("ids", 3), "msg": "Input should be a valid integer"}
+    >>> str(validation_error([error]))
+    'ids[3]: input should be a valid integer'
     """
-    error = errors[0]
-    places = [part for part in error["loc"] if part not in ("body", "query", "path")]
-    name = ""
-    for part in places:
-        name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else str(part)
+    error, name = errors[0], ""
+    for part in error["loc"]:
+        if part not in ("body", "query", "path"):
+            name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else str(part)
     message = str(error["msg"])
-    message = message[:1].lower() + message[1:]
-    field = name[:100] or "body"
-    return f"{field}: {message[:200]}", field
-
-
-def from_validation(error: ValidationError) -> Refused:
-    """The refusal of a JSON body that has another form."""
-    errors = error.errors(include_url=False, include_context=False, include_input=False)
-    is_json = errors[0]["type"] != "json_invalid"
-    sentence, field = first_problem(errors)
-    return Refused(422 if is_json else 400, sentence, field)
+    status = 400 if error["type"] == "json_invalid" else 422
+    return RequestError(status, message[:1].lower() + message[1:200], name[:100] or "body")

@@ -1,7 +1,4 @@
-"""Pictures: uploads become features, and those of items are found by id in a table made at start.
-
-An upload is judged by its header before a pixel is decoded.
-"""
+"""Images: uploads become features, and images of items are found by id."""
 
 from __future__ import annotations
 
@@ -9,17 +6,17 @@ import io
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..features.backbones import Features, Settings, find_backbone
+from .._core.errors import InputError
+from ..features.backbones import ExtractSettings, Features, find_backbone
 from ..features.folder import list_images, pillow, upright, why_unreadable
-from .errors import invalid
+from .errors import RequestError
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
-SHOWN = {  # what browsers show
+MEDIA_TYPES = {  # files that browsers can show
     ".bmp": "image/bmp",
     ".gif": "image/gif",
     ".jpeg": "image/jpeg",
@@ -30,55 +27,45 @@ SHOWN = {  # what browsers show
 
 
 class ImageReader:
-    """From the bytes of an image to a row of features."""
+    """Turn the bytes of an image into a row of features."""
 
-    def __init__(self, backbone: str, most_pixels: int) -> None:
+    def __init__(self, backbone: str, max_pixels: int) -> None:
         self.name = backbone
         self._backbone = find_backbone(backbone)
-        self._most_pixels = most_pixels
-        pillow()
-        self._features: Features = self._backbone.load(Settings())
-
-    @property
-    def dimension(self) -> int:
-        return self._backbone.dimension
+        self.dimension = self._backbone.dimension
+        self._max_pixels = max_pixels
+        self._features: Features = self._backbone.load(ExtractSettings())
 
     def features(self, data: bytes) -> NDArray[np.float32]:
-        """Features of one image, shape (1, dimension)."""
-        prepared = self._prepared(data)
+        """Return the features of one image, of shape (1, dimension).
+
+        The size in the header is checked before any pixel is decoded.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # broken EXIF data, and sizes, which are checked here
+            try:
+                with pillow().Image.open(io.BytesIO(data), formats=FORMATS) as image:
+                    width, height = image.size
+                    if not 0 < width * height <= self._max_pixels:
+                        raise RequestError(
+                            422,
+                            f"{width} x {height} pixels; send 1 to {self._max_pixels} pixels",
+                            "image",
+                        )
+                    prepared = self._backbone.prepare(upright(image))
+            except (MemoryError, RequestError):
+                raise
+            except Exception as error:  # a decoder can raise almost anything on broken bytes
+                reason = why_unreadable(error).partition("<_io")[0].strip()  # no buffer address
+                raise RequestError(422, f"cannot be read ({reason})", "image") from error
         return self._features(prepared[None])
 
-    def _prepared(self, data: bytes) -> NDArray[np.uint8]:
-        PIL = pillow()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # damaged EXIF, and sizes: they are judged here
-            try:
-                with PIL.Image.open(io.BytesIO(data), formats=FORMATS) as opened:
-                    self._check_size(opened.size)
-                    return self._backbone.prepare(upright(opened))
-            except MemoryError:
-                raise
-            except Exception as error:  # whatever a decoder makes of broken bytes
-                if hasattr(error, "status"):
-                    raise
-                raise invalid(f"image: cannot be read ({_reason(error)})", "image") from error
 
-    def _check_size(self, size: tuple[int, int]) -> None:
-        if size[0] * size[1] > self._most_pixels:
-            raise invalid(
-                f"image: {size[0]} x {size[1]} pixels are more than {self._most_pixels}; send a "
-                "smaller one",
-                "image",
-            )
-        if min(size) < 1:
-            raise invalid("image: it has no pixels", "image")
+def find_images(folder: Path | None) -> Mapping[int, Path]:
+    """Return the images of a folder by item id.
 
-
-def picture_table(folder: Path | None) -> Mapping[int, Path]:
-    """Pictures of a folder by item id: the number in a name, or else the place in sorted order.
-
-    `17.png` shows item 17 if all names are numbers; in other folders the first image by name, at
-    any depth, shows item 0, as `bridgehash extract` numbers its rows.
+    If all file names are numbers, `17.png` belongs to item 17. Otherwise the first image in sorted
+    order, at any depth, belongs to item 0: the same order as the rows of `bridgehash extract`.
     """
     if folder is None:
         return {}
@@ -86,14 +73,11 @@ def picture_table(folder: Path | None) -> Mapping[int, Path]:
     stems = [path.stem for path in paths]
     by_number = all(stem.isascii() and stem.isdigit() for stem in stems)
     numbers = [int(stem) for stem in stems] if by_number else range(len(paths))
-    table: dict[int, Path] = {}
+    images: dict[int, Path] = {}
     for number, path in zip(numbers, paths, strict=True):
-        if number in table:
-            raise ValueError(f"{path}: shows item {number}, as {table[number].name} does")
-        table[number] = path
-    return {number: path for number, path in table.items() if path.suffix.lower() in SHOWN}
-
-
-def _reason(error: Any) -> str:
-    """Why, without the address of a buffer, which says nothing."""
-    return why_unreadable(error).partition("<_io")[0].strip()
+        if number in images:
+            raise InputError(
+                f"item {number} has another image, {images[number].name}; remove one", str(path)
+            )
+        images[number] = path
+    return {number: path for number, path in images.items() if path.suffix.lower() in MEDIA_TYPES}

@@ -1,4 +1,4 @@
-"""What the service counts, in the form that Prometheus reads."""
+"""Counters of the service for Prometheus."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from prometheus_client import (
 )
 
 from .catalogue import Catalogue
-from .store import Store
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -23,7 +22,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """Counters of one service; labels are routes and names, never what a client sends."""
+    """Counters of one service. Labels are routes and catalogues, never text from a client."""
 
     def __init__(self, catalogues: Mapping[str, Catalogue]) -> None:
         self.registry = CollectorRegistry()
@@ -36,46 +35,39 @@ class Metrics:
         )
         self._seconds = Histogram(
             "bridgehash_request_seconds",
-            "Time to answer.",
+            "Response time.",
             ("route",),
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self._groups = Histogram(
-            "bridgehash_group_size",
-            "Requests done together.",
+        self._batches = Histogram(
+            "bridgehash_batch_size",
+            "Requests per batch.",
             ("catalogue", "kind"),
             buckets=_SIZES,
             registry=self.registry,
         )
-        self._watch(catalogues)
-
-    def _watch(self, catalogues: Mapping[str, Catalogue]) -> None:
         items = Gauge("bridgehash_items", "Items.", ("catalogue",), registry=self.registry)
         journal = Gauge(
             "bridgehash_journal_bytes",
-            "Changes that are not in the index file yet.",
+            "Size of the journal: changes that are not in the index file yet.",
             ("catalogue",),
             registry=self.registry,
         )
         for name, catalogue in catalogues.items():
             store = catalogue.store
-            items.labels(name).set_function(partial(_n_items, store))
+            items.labels(name).set_function(partial(lambda store: len(store.index), store))
             journal.labels(name).set_function(partial(getattr, store, "journal_bytes"))
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+    def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request."""
         self._requests.labels(method, route, status).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def grouped(self, catalogue: str, kind: str, size: int) -> None:
-        """Count one group."""
-        self._groups.labels(catalogue, kind).observe(size)
+    def observe_batch(self, catalogue: str, kind: str, size: int) -> None:
+        """Count one batch."""
+        self._batches.labels(catalogue, kind).observe(size)
 
     def text(self) -> bytes:
-        """All of it."""
+        """Return all counters in the format of Prometheus."""
         return generate_latest(self.registry)
-
-
-def _n_items(store: Store) -> int:
-    return len(store.index)

@@ -1,4 +1,4 @@
-"""From files to catalogues: what does not belong together is refused before anything is served."""
+"""Open the files of catalogues, and check that they belong together."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from .._core.errors import InputError
+from ..codes import n_bytes
 from ..models import persistence
 from ..models.base import BaseTransferHasher
 from ..models.encoder import LinearEncoder
 from ..models.provenance import check_same_domain, check_same_model, encoder_of, origin
-from .catalogue import Catalogue, Question, Side
-from .images import ImageReader, picture_table
-from .settings import Settings
-from .store import Store
+from .catalogue import Catalogue, CatalogueDomain, SearchQuery
+from .images import ImageReader, find_images
+from .settings import ServiceSettings
+from .store import IndexStore
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _OTHER = {"source": "target", "target": "source"}
-ANY = "any"  # the one domain of a model that has no two
+ANY = "any"  # the domain of a one-domain model
 
 
 @dataclass(frozen=True)
 class Files:
-    """What a catalogue is made of."""
+    """Files of one catalogue."""
 
     model: Path
     index: Path
@@ -34,15 +38,15 @@ class Files:
     backbone: str | None = None
 
 
-def open_catalogues(files: Sequence[Files], settings: Settings) -> dict[str, Catalogue]:
-    """All catalogues by name; where one is refused, those before it are closed."""
+def open_catalogues(files: Sequence[Files], settings: ServiceSettings) -> dict[str, Catalogue]:
+    """Open all catalogues, by name; if one fails, close those opened before."""
     opened: dict[str, Catalogue] = {}
     readers: dict[str, ImageReader] = {}
     try:
         for each in files:
             name = catalogue_name(each.index)
             if name in opened:
-                raise ValueError(f"{each.index}: a second index called {name}; rename one")
+                raise InputError(f"a second index named {name}; rename one", str(each.index))
             opened[name] = _open(name, each, settings, readers)
     except BaseException:
         close_catalogues(opened)
@@ -51,129 +55,128 @@ def open_catalogues(files: Sequence[Files], settings: Settings) -> dict[str, Cat
 
 
 def close_catalogues(catalogues: dict[str, Catalogue]) -> None:
-    """Let go of all files."""
+    """Close all files."""
     for catalogue in catalogues.values():
-        for side in catalogue.sides.values():
-            if side.store is not None:
-                side.store.close()
+        for domain in catalogue.domains.values():
+            if domain.store is not None:
+                domain.store.close()
 
 
 def catalogue_name(index: Path) -> str:
-    """The name that a catalogue has in addresses: its index file's, without the ending.
+    """Return the name of a catalogue: that of its index file, without the suffix.
 
     >>> catalogue_name(Path("data/photos.bhi"))
     'photos'
     """
     if not _NAME.fullmatch(index.stem):
-        raise ValueError(
-            f"{index}: the name of an index is part of addresses; use up to 64 letters, digits, "
-            "dots, hyphens and underscores"
+        raise InputError(
+            "the file name is part of URLs; rename it to at most 64 letters, digits, dots, hyphens "
+            "and underscores",
+            str(index),
         )
     return index.stem
 
 
 def _open(
-    name: str, files: Files, settings: Settings, readers: dict[str, ImageReader]
+    name: str, files: Files, settings: ServiceSettings, readers: dict[str, ImageReader]
 ) -> Catalogue:
     model = persistence.load(files.model)
-    fold_at = settings.limits.journal_bytes
-    store = Store.open(files.index, writable=settings.writable, fold_at=fold_at)
+    limits = settings.limits
+    store = IndexStore.open(
+        files.index, writable=settings.writable, max_journal_bytes=limits.journal_bytes
+    )
     try:
-        domains = _domains(model, store, files)
-        index_domain, query_domain = domains
-        encoders = {d: encoder_of(model, files.model, _given(d), "domain") for d in domains}
+        index_domain, query_domain = _find_domains(model, store, files)
+        encoders = {
+            domain: encoder_of(model, files.model, _given(domain), "domain")
+            for domain in (index_domain, query_domain)
+        }
         _check_fits(store, files.model, index_domain, encoders[index_domain])
-        reader = _reader(files, encoders[query_domain], settings, readers)
-        sides = {query_domain: Side(encoders[query_domain], reader=reader)}
-        if files.queries is not None or files.query_images is not None:
-            sides[query_domain] = _queries(files, query_domain, encoders[query_domain], reader)
-        shown = picture_table(files.images)
-        same = reader if index_domain == query_domain else None
-        sides[index_domain] = Side(encoders[index_domain], store, shown, same)
-        ordered = {domain: sides[domain] for domain in sorted(sides)}
-        catalogue = Catalogue(
-            name, method_name(model), store.index.n_bits, ordered, index_domain, query_domain
+        reader = _find_reader(files, encoders[query_domain], limits.pixels, readers)
+        queries = _open_queries(files, query_domain, encoders[query_domain])
+        query_images = find_images(files.query_images)
+        domains = {
+            query_domain: CatalogueDomain(encoders[query_domain], queries, query_images, reader)
+        }
+        domains[index_domain] = CatalogueDomain(
+            encoders[index_domain],
+            store,
+            find_images(files.images),
+            reader if index_domain == query_domain else None,
         )
-        _warm(catalogue)
+        inner = getattr(model, "hasher", None)
+        method = type(model).__name__ + ("" if inner is None else f"({type(inner).__name__})")
+        n_bits = store.index.n_bits
+        catalogue = Catalogue(
+            name, method, n_bits, dict(sorted(domains.items())), index_domain, query_domain
+        )
+        zeros = np.zeros((1, n_bytes(n_bits)), np.uint8)
+        for result in catalogue.search([SearchQuery("codes", zeros, query_domain, 1)]):
+            if isinstance(result, Exception):  # a first search compiles or loads the scan
+                raise result
         return catalogue
     except BaseException:
         store.close()
         raise
 
 
-def _domains(model: Any, store: Store, files: Files) -> tuple[str, str]:
-    """The domain of the index, and that of what it is asked with."""
+def _find_domains(model: Any, store: IndexStore, files: Files) -> tuple[str, str]:
+    """Return the domain of the index and that of the queries."""
     if not isinstance(model, BaseTransferHasher):
         if files.queries is not None:
-            raise ValueError(
-                f"{files.queries}: --queries needs a model of two domains; {files.model} has one"
+            raise InputError(
+                f"--queries needs a two-domain model; {files.model} has one domain",
+                str(files.queries),
             )
         return ANY, ANY
     domain = store.index.about.get("domain")
     if domain not in _OTHER:
-        raise ValueError(
-            f"{files.index}: does not say which domain its codes are of; build it with --model "
-            "and --domain"
+        raise InputError(
+            "does not state the domain of its codes; build it with --model and --domain",
+            str(files.index),
         )
     return domain, _OTHER[domain]
 
 
-def _queries(files: Files, domain: str, encoder: LinearEncoder, reader: ImageReader | None) -> Side:
-    """Items of the other domain, which are looked at and never changed."""
+def _open_queries(files: Files, domain: str, encoder: LinearEncoder) -> IndexStore | None:
+    """Open the index of the queries, read-only."""
     if files.queries is None:
-        raise ValueError(f"{files.query_images}: --query-images belongs to --queries")
-    store = Store.open(files.queries, writable=False)
+        if files.query_images is not None:
+            raise InputError("--query-images needs --queries", str(files.query_images))
+        return None
+    store = IndexStore.open(files.queries, writable=False)
     _check_fits(store, files.model, domain, encoder)
-    return Side(encoder, store, picture_table(files.query_images), reader)
+    return store
 
 
-def _check_fits(store: Store, model: Path, domain: str, encoder: LinearEncoder) -> None:
-    """Do the codes of an index come from this model?"""
+def _check_fits(store: IndexStore, model: Path, domain: str, encoder: LinearEncoder) -> None:
+    """Check that the codes of an index come from this model."""
     about, name = origin(model, _given(domain)), str(store.path)
     check_same_model(store.index.about, about, name, model)
     check_same_domain(store.index.about, about, name)
     if store.index.n_bits != encoder.n_bits:
-        raise ValueError(
-            f"{name}: holds codes of {store.index.n_bits} bits, but {model} makes codes of "
-            f"{encoder.n_bits}"
+        raise InputError(
+            f"has codes of {store.index.n_bits} bits, but {model} makes codes of {encoder.n_bits}",
+            name,
         )
 
 
-def _reader(
-    files: Files, encoder: LinearEncoder, settings: Settings, readers: dict[str, ImageReader]
+def _find_reader(
+    files: Files, encoder: LinearEncoder, max_pixels: int, readers: dict[str, ImageReader]
 ) -> ImageReader | None:
     if files.backbone is None:
         return None
     if files.backbone not in readers:
-        readers[files.backbone] = ImageReader(files.backbone, settings.limits.pixels)
+        readers[files.backbone] = ImageReader(files.backbone, max_pixels)
     reader = readers[files.backbone]
     if reader.dimension != encoder.n_features_in_:
-        raise ValueError(
-            f"{files.model}: its queries have {encoder.n_features_in_} features, but "
-            f"{files.backbone} makes {reader.dimension}"
+        raise InputError(
+            f"its queries have {encoder.n_features_in_} features, but {files.backbone} makes "
+            f"{reader.dimension}",
+            str(files.model),
         )
     return reader
 
 
 def _given(domain: str) -> str | None:
     return None if domain == ANY else domain
-
-
-def method_name(model: Any) -> str:
-    """The method as people call it: `Shared(ITQ)`."""
-    name, inner = type(model).__name__, getattr(model, "hasher", None)
-    return f"{name}({type(inner).__name__})" if inner is not None else name
-
-
-def _warm(catalogue: Catalogue) -> None:
-    """Compile or load the scan now, not with the first request."""
-    zero = catalogue.checked(_zeros(catalogue.n_bits))
-    for answer in catalogue.search([Question(catalogue.query_domain, 1, codes=zero)]):
-        if isinstance(answer, Exception):
-            raise answer
-
-
-def _zeros(n_bits: int) -> Any:
-    import numpy as np
-
-    return np.zeros((1, -(-n_bits // 8)), np.uint8)

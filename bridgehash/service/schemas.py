@@ -1,4 +1,4 @@
-"""The JSON forms of requests and answers."""
+"""JSON schemas of requests and responses."""
 
 from __future__ import annotations
 
@@ -6,64 +6,67 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from .settings import MOST_ID
+from .settings import MAX_ID
 
-Domain = Literal["source", "target", "any"]
-Content = Literal["features", "codes"]
-Id = Annotated[int, Field(ge=0, le=MOST_ID)]
-Row = list[float]
+DomainName = Literal["source", "target", "any"]
+ArrayContent = Literal["features", "codes"]
+Id = Annotated[int, Field(ge=0, le=MAX_ID)]
 Hex = Annotated[str, Field(pattern="^([0-9a-fA-F]{2})+$", max_length=1024)]
-Rows = Annotated[list[Row], Field(min_length=1, description="A list of numbers each.")]
-Codes = Annotated[list[Hex], Field(min_length=1, description="Packed codes as hex digits.")]
-Ids = Annotated[list[Id], Field(min_length=1)]
+Rows = Annotated[list[list[float]], Field(min_length=1, description="One list per row.")]
+Codes = Annotated[list[Hex], Field(min_length=1, description="Packed codes in hex.")]
+IdList = Annotated[list[Id], Field(min_length=1)]
 Tag = Annotated[str, Field(max_length=200)]
 
 
-class Form(BaseModel):
-    """A request: exact types, no unknown fields, no infinities."""
+class RequestSchema(BaseModel):
+    """Exact types, no unknown fields, no infinities."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
-class EncodeForm(Form):
+class EncodeRequest(RequestSchema):
     """Features to encode."""
 
     features: Rows
-    domain: Domain | None = Field(None, description="Left out: that of the queries.")
+    domain: DomainName | None = Field(None, description="Default: the domain of the queries.")
 
 
-class SearchForm(Form):
-    """Queries: features, or codes, or ids of items that are loaded."""
-
-    features: Rows | None = None
-    codes: Codes | None = None
-    ids: Ids | None = None
-    domain: Domain | None = Field(
-        None, description="Of the features (left out: the queries') or ids (the index's)."
-    )
-    k: int = Field(10, ge=1, description="How many items to find for each query.")
-    tag: Tag | None = Field(None, description="Look among items of this tag only.")
-
-
-class AddForm(Form):
-    """Items to add, as features or as codes."""
+class SearchRequest(RequestSchema):
+    """Queries: exactly one of features, codes, or ids of loaded items."""
 
     features: Rows | None = None
     codes: Codes | None = None
-    ids: Ids | None = Field(
-        None, description="An item that has one of these ids is replaced. Left out: the next free."
+    ids: IdList | None = None
+    domain: DomainName | None = Field(
+        None, description="Default: the domain of the queries; of the index for ids."
     )
+    k: int = Field(10, ge=1, description="Number of items per query.")
+    tag: Tag | None = Field(None, description="Search within items of this tag.")
+
+
+class AddRequest(RequestSchema):
+    """Items to add: exactly one of features or codes."""
+
+    features: Rows | None = None
+    codes: Codes | None = None
+    ids: IdList | None = Field(None, description="Default: the next free ids.")
     tags: list[Tag] | None = None
 
 
-class RemoveForm(Form):
-    """Items to remove; ids that are not there are passed over."""
+class UpsertRequest(AddRequest):
+    """Items to insert or replace: exactly one of features or codes."""
 
-    ids: Ids
+    ids: IdList
 
 
-class Encoded(BaseModel):
-    """Codes."""
+class RemoveRequest(RequestSchema):
+    """Items to remove; unknown ids are ignored."""
+
+    ids: IdList
+
+
+class EncodeResponse(BaseModel):
+    """Codes, one per row."""
 
     catalogue: str
     domain: str
@@ -72,7 +75,7 @@ class Encoded(BaseModel):
 
 
 class Item(BaseModel):
-    """An item as it is shown."""
+    """An item of a catalogue."""
 
     id: int
     tag: str
@@ -81,45 +84,45 @@ class Item(BaseModel):
 
 
 class Hit(Item):
-    """An item that was found."""
+    """An item and its Hamming distance to the query."""
 
     distance: int
 
 
-class Result(BaseModel):
-    """One query and what is nearest to it, by (distance, id)."""
+class QueryResult(BaseModel):
+    """The code of one query and the nearest items, by (distance, id)."""
 
     code: str
     hits: list[Hit]
 
 
-class SearchAnswer(BaseModel):
-    """What was found, a result a query."""
+class SearchResponse(BaseModel):
+    """One result per query."""
 
     catalogue: str
     domain: str
     n_bits: int
-    results: list[Result]
+    results: list[QueryResult]
 
 
-class Added(BaseModel):
-    """Items that are there now, and will be after a restart."""
+class ChangeResponse(BaseModel):
+    """Items that were added or replaced; they are on disk."""
 
     ids: list[int]
     added: int
     replaced: int
-    items: int
+    total: int
 
 
-class Removed(BaseModel):
-    """How many were there and are gone."""
+class RemoveResponse(BaseModel):
+    """Number of items removed, and of those left."""
 
     removed: int
-    items: int
+    total: int
 
 
-class Listing(BaseModel):
-    """Some items of a domain."""
+class ItemList(BaseModel):
+    """One page of the items of a domain."""
 
     catalogue: str
     domain: str
@@ -128,41 +131,40 @@ class Listing(BaseModel):
     items: list[Item]
 
 
-class DomainFacts(BaseModel):
+class DomainInfo(BaseModel):
     """One domain of a catalogue."""
 
-    features: int
-    items: int | None
-    pictures: int
+    n_features: int
+    n_items: int | None
+    n_images: int
     tags: list[str]
-    searched: bool
     backbone: str | None
 
 
-class Facts(BaseModel):
-    """What a catalogue is."""
+class CatalogueInfo(BaseModel):
+    """A model and its index."""
 
     name: str
     method: str
     n_bits: int
     index_domain: str
     query_domain: str
-    domains: dict[str, DomainFacts]
+    domains: dict[str, DomainInfo]
     writable: bool
 
 
-class FactsList(BaseModel):
-    """All catalogues."""
+class CatalogueList(BaseModel):
+    """All catalogues, and the limits of a request."""
 
-    catalogues: list[Facts]
+    catalogues: list[CatalogueInfo]
     limits: dict[str, float]
 
 
-class Figures(BaseModel):
-    """How well queries find items of their own tag."""
+class CatalogueScores(BaseModel):
+    """How often queries find items with their own tag."""
 
     catalogue: str
-    queries_from: str
+    query_domain: str
     n_queries: int
     n_items: int
     radius_pr_area: float
@@ -172,7 +174,7 @@ class Figures(BaseModel):
     precision: list[float]
 
 
-class State(BaseModel):
-    """Whether the service is well."""
+class Health(BaseModel):
+    """Status of the service."""
 
     status: str

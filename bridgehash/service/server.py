@@ -1,32 +1,31 @@
-"""Listen, serve, and stop in good order."""
+"""Open the socket, run uvicorn, and stop gracefully."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import socket
 import sys
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 from threadpoolctl import threadpool_limits
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from .connection import Connection
+from .._core.errors import InputError
 
-_CONNECTIONS = 1_000
-_IDLE_SECONDS = 30
-_SWITCH = 0.001  # seconds until a thread that computes lets the one that answers go on
-
-
-class _Server(uvicorn.Server):
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop after what is running; the signal is not raised again afterwards."""
-        self.should_exit = True
+_MAX_CONNECTIONS = 1_000
+_KEEP_ALIVE_SECONDS = 30
+_MAX_HEAD_BYTES = 32 << 10
+_HEAD_SECONDS = 10.0
+_SWITCH_SECONDS = 0.001  # how long a computing thread may delay the event loop
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket at an address; port 0 takes a free one."""
+    """Return a socket bound to an address; port 0 chooses a free port."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -40,36 +39,85 @@ def listen(host: str, port: int) -> socket.socket:
             raise
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ValueError(f"--host {host} --port {port}: cannot be used ({reason})") from error
+        raise InputError(
+            f"cannot listen there ({reason}); choose another", f"--host {host} --port {port}"
+        ) from error
     return listener
 
 
 def address_of(listener: socket.socket) -> str:
-    """What a browser would be given."""
+    """Return the URL of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def serve(app: FastAPI, listener: socket.socket) -> None:
-    """Answer requests until SIGINT or SIGTERM; those that are running are finished first."""
-    seconds = app.state.desk.settings.limits.seconds
+    """Serve until SIGINT or SIGTERM, then finish the running requests."""
     config = uvicorn.Config(
         app,
-        http=Connection,
+        http=_Protocol,
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=_CONNECTIONS,
-        timeout_keep_alive=_IDLE_SECONDS,
-        timeout_graceful_shutdown=int(seconds) + 1,
+        limit_concurrency=_MAX_CONNECTIONS,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=int(app.state.workers.settings.limits.seconds) + 1,
     )
     for name in ("uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    sys.setswitchinterval(_SWITCH)
+    sys.setswitchinterval(_SWITCH_SECONDS)
     gc.collect()
-    gc.freeze()  # else the collector goes through all modules again and again while requests wait
-    with threadpool_limits(1):  # threads of linear algebra that spin would keep requests waiting
+    gc.freeze()  # else each full collection scans all modules while requests wait
+    with threadpool_limits(1):  # spinning BLAS threads would delay requests
         _Server(config).run([listener])
+
+
+class _Server(uvicorn.Server):
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop after the running requests; do not raise the signal again."""
+        self.should_exit = True
+
+
+class _Protocol(HttpToolsProtocol):
+    """Limit the size of a request head and the time it may take; uvicorn limits neither."""
+
+    _head_bytes = 0
+    _in_head = True
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._begin_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_head()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > _MAX_HEAD_BYTES and not self.transport.is_closing():
+                self.send_400_response("Request head too long.")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if not self._in_head:
+            self._begin_head()
+
+    def on_headers_complete(self) -> None:
+        self._end_head()
+        super().on_headers_complete()
+
+    def _begin_head(self) -> None:
+        self._in_head, self._head_bytes = True, 0
+        self._timer = self.loop.call_later(_HEAD_SECONDS, self.transport.close)
+
+    def _end_head(self) -> None:
+        self._in_head = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,4 +1,4 @@
-"""What the service allows: limits, who may ask, and where the key comes from."""
+"""Settings of the service: limits, the API key, and the hosts it answers to."""
 
 from __future__ import annotations
 
@@ -9,31 +9,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .._core.errors import InputError, named
+
 KEY_VARIABLE = "BRIDGEHASH_API_KEY"
-_SHORTEST_KEY = 16  # characters
-MOST_ID = 2**53 - 1  # whole numbers that every JSON reader keeps exactly
+MAX_ID = 2**53 - 1  # larger integers lose digits in some JSON parsers
+_MIN_KEY_LENGTH = 16
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request may ask for."""
+    """Limits of one request, and of the service."""
 
     body_bytes: int = 16 << 20
-    held_bytes: int = 128 << 20  # bodies of all requests at one time
+    total_body_bytes: int = 128 << 20  # of all requests that are not answered yet
     rows: int = 10_000  # to encode, add or remove
     queries: int = 1_000
     k: int = 1_000
     hits: int = 50_000  # queries times k
     pixels: int = 16_000_000
-    page: int = 200  # items listed at a time
+    page: int = 200  # items per page
     seconds: float = 30.0
-    waiting: int = 1_000  # searches in the queue of a catalogue, and changes
-    journal_bytes: int = 64 << 20  # then it is folded into the index
+    queue: int = 1_000  # waiting searches per catalogue, and waiting changes
+    journal_bytes: int = 64 << 20  # a larger journal is merged into the index file
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How one service runs. The key itself is not kept, only its digest."""
+class ServiceSettings:
+    """Settings of one service. Only the digest of the key is stored."""
 
     limits: Limits = field(default_factory=Limits)
     key_digest: bytes | None = field(default=None, repr=False)
@@ -42,42 +44,47 @@ class Settings:
 
     @property
     def writable(self) -> bool:
+        """Whether items can be changed: only if there is a key."""
         return self.key_digest is not None
 
-    def knows(self, key: str) -> bool:
-        """Is it the key? Takes the same time for every wrong one."""
+    def accepts(self, key: str) -> bool:
+        """Compare a key with the right one, in constant time."""
         return self.key_digest is not None and hmac.compare_digest(_digest(key), self.key_digest)
 
 
-def make_settings(host: str, key: str | None, limits: Limits | None = None) -> Settings:
-    """Settings for an address; one that others can reach needs a key."""
+def make_settings(host: str, key: str | None, limits: Limits | None = None) -> ServiceSettings:
+    """Return the settings for an address. Any address but loopback requires a key."""
     loopback = is_loopback(host)
     if not loopback and key is None:
-        raise ValueError(
-            f"--host {host}: can be reached from other machines, which needs a key; set "
-            f"{KEY_VARIABLE} or give --key-file"
+        raise InputError(
+            f"other machines can reach this address, so a key is required; set {KEY_VARIABLE} or "
+            "pass --key-file",
+            f"--host {host}",
         )
     digest = None if key is None else _digest(key)
-    hosts = Settings.hosts | {host.lower()}
-    return Settings(limits or Limits(), digest, loopback, hosts)
+    hosts = ServiceSettings.hosts | {host.lower()}
+    return ServiceSettings(limits or Limits(), digest, loopback, hosts)
 
 
 def read_key(environment: Mapping[str, str], file: Path | None) -> str | None:
-    """The key of a file, or else of the environment; there may be none."""
+    """Return the API key from a file, or else from the environment; None if there is none."""
+    key = environment.get(KEY_VARIABLE)
     if file is not None:
-        try:
+        with named(file, "write the key in ASCII"):
             key = file.read_text(encoding="ascii").strip()
-        except OSError as error:
-            raise ValueError(f"{file}: the key cannot be read ({error.strerror})") from error
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{file}: a key is plain ASCII") from error
-        return _checked(key, str(file))
-    found = environment.get(KEY_VARIABLE)
-    return None if found is None else _checked(found, KEY_VARIABLE)
+    if key is None:
+        return None
+    if len(key) < _MIN_KEY_LENGTH or not (key.isascii() and key.isprintable()) or " " in key:
+        raise InputError(
+            f"a key needs at least {_MIN_KEY_LENGTH} printable ASCII characters and no spaces; "
+            "create one with `openssl rand -hex 32`",
+            KEY_VARIABLE if file is None else str(file),
+        )
+    return key
 
 
 def is_loopback(host: str) -> bool:
-    """Can only this machine reach the address?
+    """Return whether only this machine can reach the address.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
@@ -88,15 +95,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _checked(key: str, place: str) -> str:
-    if len(key) < _SHORTEST_KEY or not (key.isascii() and key.isprintable()) or " " in key:
-        raise ValueError(
-            f"{place}: a key has at least {_SHORTEST_KEY} printable ASCII characters and no "
-            "blank; `openssl rand -hex 32` makes one"
-        )
-    return key
 
 
 def _digest(key: str) -> bytes:

@@ -1,7 +1,7 @@
-"""The service's threads, and the queues before them.
+"""Worker threads, and the queues in front of them.
 
-Searches and changes of a catalogue wait in a queue each. A long search is cut into parts that
-queue again, so that short ones are not kept waiting behind it.
+Each catalogue has a queue of searches and a queue of changes. A long search is split into parts
+that queue again, so that short ones do not wait for all of it.
 """
 
 from __future__ import annotations
@@ -16,111 +16,99 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .batching import Batcher
-from .catalogue import Catalogue, Found, Question
-from .errors import Refused
-from .figures import measure
+from .catalogue import Catalogue, SearchQuery, SearchResult
+from .errors import RequestError
 from .metrics import Metrics
-from .settings import Settings
-from .store import Change, Changed
+from .scores import measure_scores
+from .settings import ServiceSettings
+from .store import Add, ChangeResult, Remove, Upsert
 
-_TOGETHER = 32  # requests in one pass
-_PART = 32  # queries of a long search that are done at a time
-_OTHERS = 4  # threads for everything but searches
+_MAX_BATCH = 32  # searches per pass over the codes
+_MAX_QUERIES = 32  # queries of one part of a long search
+_OTHER_THREADS = 4  # for everything but searches
 
 T = TypeVar("T")
 
 
-class Desk:
-    """Catalogues and the threads that work on them."""
+class Workers:
+    """Catalogues, and the threads that work on them."""
 
-    def __init__(self, catalogues: Mapping[str, Catalogue], settings: Settings) -> None:
+    def __init__(self, catalogues: Mapping[str, Catalogue], settings: ServiceSettings) -> None:
         self.catalogues, self.settings = catalogues, settings
         self.metrics = Metrics(catalogues)
         self.stopping = False
-        self.held_bytes = 0  # of bodies, in requests that are not answered yet
-        self._measuring = asyncio.Lock()
-        self._figures: dict[str, tuple[int, dict[str, Any]]] = {}
-        lanes = os.cpu_count() or 1
-        self._searchers = ThreadPoolExecutor(lanes, "search")
-        self._others = ThreadPoolExecutor(_OTHERS, "other")
-        self._imager = ThreadPoolExecutor(1, "image")  # one image in memory at a time
-        waiting = settings.limits.waiting
-        self._searches: dict[str, Batcher[Question, Found]] = {}
-        self._changes: dict[str, Batcher[Change, Changed]] = {}
+        self.body_bytes = 0  # of all requests that are not answered yet
+        self._scoring = asyncio.Lock()
+        self._scores: dict[str, tuple[int, dict[str, Any]]] = {}
+        n_threads = os.cpu_count() or 1
+        self._search_pool = ThreadPoolExecutor(n_threads, "search")
+        self._other_pool = ThreadPoolExecutor(_OTHER_THREADS, "other")
+        self._image_pool = ThreadPoolExecutor(1, "image")  # one decoded image in memory at a time
+        max_queue = settings.limits.queue
+        self._searches: dict[str, Batcher[SearchQuery, SearchResult]] = {}
+        self._changes: dict[str, Batcher[Add | Upsert | Remove, ChangeResult]] = {}
         for name, each in catalogues.items():
-            counted = partial(self.metrics.grouped, name)
             self._searches[name] = Batcher(
                 each.search,
-                self._searchers,
-                lanes=lanes,
-                most=_TOGETHER,
-                waiting=waiting,
-                on_group=partial(counted, "search"),
+                self._search_pool,
+                concurrency=n_threads,
+                max_batch=_MAX_BATCH,
+                max_queue=max_queue,
+                on_batch=partial(self.metrics.observe_batch, name, "search"),
             )
             self._changes[name] = Batcher(
                 each.store.change,
-                self._others,
-                lanes=1,
-                most=waiting,
-                waiting=waiting,
-                on_group=partial(counted, "change"),
+                self._other_pool,
+                concurrency=1,
+                max_batch=max_queue,
+                max_queue=max_queue,
+                on_batch=partial(self.metrics.observe_batch, name, "change"),
             )
 
     def catalogue(self, name: str) -> Catalogue:
-        """The catalogue of that name."""
+        """Return the catalogue of a name, or raise 404."""
         if name not in self.catalogues:
-            raise Refused(404, "catalogue: there is none of this name", "catalogue")
+            raise RequestError(404, "no such catalogue", "catalogue")
         return self.catalogues[name]
 
-    async def search(self, catalogue: Catalogue, question: Question) -> Found:
-        """What a question finds."""
-        ask, parts = self._searches[catalogue.name], _parts(question)
-        if len(parts) == 1:
-            return await ask(question)
-        found = [await ask(part) for part in parts]
-        return Found(
-            np.concatenate([part.queries for part in found]),
-            np.concatenate([part.ids for part in found]),
-            np.concatenate([part.distances for part in found]),
-            np.concatenate([part.codes for part in found]),
-            [row for part in found for row in part.tags],
-        )
+    async def search(self, catalogue: Catalogue, query: SearchQuery) -> SearchResult:
+        """Search, in parts if there are many queries."""
+        results = []
+        for start in range(0, len(query.rows), _MAX_QUERIES):
+            part = query._replace(rows=query.rows[start : start + _MAX_QUERIES])
+            results.append(await self._searches[catalogue.name](part))
+        if len(results) == 1:
+            return results[0]
+        return SearchResult(*map(np.concatenate, zip(*results, strict=True)))
 
-    async def change(self, catalogue: Catalogue, change: Change) -> Changed:
-        """Carry out a change; when this returns it is on disk."""
+    async def change(self, catalogue: Catalogue, change: Add | Upsert | Remove) -> ChangeResult:
+        """Make a change; it is on disk when this returns."""
         return await self._changes[catalogue.name](change)
 
-    async def figures(self, catalogue: Catalogue) -> dict[str, Any]:
-        """Scores of a catalogue, measured once for each state of it, one at a time."""
-        async with self._measuring:
+    async def scores(self, catalogue: Catalogue) -> dict[str, Any]:
+        """Return the scores of a catalogue, measured again only after changes."""
+        async with self._scoring:
             version = catalogue.store.version
-            known = self._figures.get(catalogue.name)
-            if known is None or known[0] != version:
-                known = version, await self.aside(measure, catalogue)
-                self._figures[catalogue.name] = known
-            return known[1]
+            cached = self._scores.get(catalogue.name)
+            if cached is None or cached[0] != version:
+                cached = version, await self.run_in_thread(measure_scores, catalogue)
+                self._scores[catalogue.name] = cached
+            return cached[1]
 
-    async def aside(self, work: Callable[..., T], *arguments: object) -> T:
-        """The outcome of something that takes a while, made in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._others, work, *arguments)
+    async def run_in_thread(self, work: Callable[..., T], *arguments: object) -> T:
+        """Run a function in a thread and return its result."""
+        return await asyncio.get_running_loop().run_in_executor(self._other_pool, work, *arguments)
 
-    async def with_image(self, work: Callable[..., T], *arguments: object) -> T:
-        """The same, for work on an image: one after the other."""
-        return await asyncio.get_running_loop().run_in_executor(self._imager, work, *arguments)
+    async def run_in_image_thread(self, work: Callable[..., T], *arguments: object) -> T:
+        """Run a function on an image: one image at a time."""
+        return await asyncio.get_running_loop().run_in_executor(self._image_pool, work, *arguments)
 
     async def stop(self) -> None:
-        """Finish what is under way."""
+        """Finish all queued work, then stop the threads."""
         self.stopping = True
         for search in self._searches.values():
             await search.finish()
         for change in self._changes.values():
             await change.finish()
-        for pool in (self._searchers, self._others, self._imager):
+        for pool in (self._search_pool, self._other_pool, self._image_pool):
             pool.shutdown()
-
-
-def _parts(question: Question) -> list[Question]:
-    name = next(n for n in ("features", "codes", "ids") if getattr(question, n) is not None)
-    rows = getattr(question, name)
-    starts = range(0, len(rows), _PART)
-    return [question._replace(**{name: rows[start : start + _PART]}) for start in starts]

@@ -1,4 +1,4 @@
-"""Rows that do not fit into memory: files read in blocks, and where the work on them runs."""
+"""Data that does not fit into memory: files read in blocks, and where the work on them runs."""
 
 from .blocks import Blocks, as_blocks
 

@@ -1,8 +1,8 @@
-"""A matrix in blocks of rows that can be read again and again, wherever the rows lie.
+"""A matrix in blocks of rows, read one at a time, as often as needed.
 
-Larger than memory, it is a memory map, a Parquet file, a zarr array, a folder of such files, or
-what an iterable gives; small, it may be an array. Whoever holds it asks for a block at a time. It
-can be pickled: files travel by their path, so a worker that sees the same path can read it.
+The rows may be larger than memory: a memory map, a Parquet file, a zarr array, a folder of such
+files, or an iterable of blocks. `Blocks` can be pickled. Files are pickled as paths, so a worker
+on another machine needs the same files under the same path.
 """
 
 from __future__ import annotations
@@ -15,45 +15,46 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._core.errors import InputError
+from .._core.errors import InputError, named
 from .._core.linalg import Array
-from .formats import MATRIX, check_finite, naming
+from .formats import MATRIX, check_finite
 from .readers import (
-    Sliced,
-    Source,
-    iterable_source,
-    memmap_source,
-    npy_source,
-    parquet_source,
-    spooled,
-    zarr_source,
+    ArrayReader,
+    RowReader,
+    iterable_reader,
+    memmap_reader,
+    npy_reader,
+    parquet_reader,
+    spooled_reader,
+    zarr_reader,
 )
 
 BLOCK_BYTES = 64 << 20
 CACHE_BYTES = 4 * BLOCK_BYTES
-_FILES: dict[str, Callable[..., Source]] = {
-    ".npy": npy_source,
-    ".parquet": parquet_source,
-    ".zarr": zarr_source,
+_FILES: dict[str, Callable[..., RowReader]] = {
+    ".npy": npy_reader,
+    ".parquet": parquet_reader,
+    ".zarr": zarr_reader,
 }
 
 
 def as_blocks(data: Any, block_bytes: int = BLOCK_BYTES, *, name: str = "X") -> Blocks:
-    """A matrix in blocks of rows, from whatever holds its rows.
+    """Return a matrix in blocks of rows, from an array, files or an iterable.
 
     Parameters
     ----------
     data : array, path, sequence or iterable
-        An array, a memory map, or any object with a shape and slices of rows (zarr, h5py). A path
-        to a .npy or .parquet file, to a .zarr folder, or to a folder of such files, which are read
-        in the order of their names; `file.parquet:column` names one of several vector columns.
-        A list of arrays or paths. An object that gives 2-D blocks each time it is
-        iterated, or an iterator that gives them once: these are kept in a temporary file.
+        - An array, a memory map, or any object with a shape and slices of rows (zarr, h5py).
+        - A path to a .npy or .parquet file, to a .zarr folder, or to a folder of such files, which
+          are read in the order of their names. `file.parquet:column` selects a vector column.
+        - A list of arrays or paths.
+        - An object that yields the same 2-D blocks each time it is iterated, or an iterator that
+          yields them once and is written to a temporary file.
     block_bytes : int, default=64 MiB
-        Size that a block does not exceed, but for a single row. Work on a block (`rows`) takes up
-        to five times as much for a while.
+        Maximum size of a block; a block has at least one row. A fit temporarily needs up to five
+        times as much memory per block.
     name : str
-        What messages call data that has no path.
+        Name in messages, for data without a path.
 
     Examples
     --------
@@ -63,100 +64,97 @@ def as_blocks(data: Any, block_bytes: int = BLOCK_BYTES, *, name: str = "X") -> 
     """
     if isinstance(data, Blocks):
         return data
-    return Blocks(_sources(data, name), block_bytes)
+    return Blocks(_readers(data, name), block_bytes)
 
 
-def _sources(data: Any, name: str) -> list[Source]:
+def _readers(data: Any, name: str) -> list[RowReader]:
     if isinstance(data, str | os.PathLike):
-        return _in_files(Path(data))
+        return _file_readers(Path(data))
     if hasattr(data, "shape") and hasattr(data, "__getitem__"):
-        with naming(name):
+        with named(name):
             is_map = isinstance(data, np.memmap)
-            return [memmap_source(name, data) if is_map else Sliced(name, data)]
+            return [memmap_reader(name, data) if is_map else ArrayReader(name, data)]
     if isinstance(data, list | tuple):
-        return _listed(data, name)
+        return _list_readers(data, name)
     if isinstance(data, Iterator):
-        return [spooled(name, data)]
+        return [spooled_reader(name, data)]
     if isinstance(data, Iterable):
-        return [iterable_source(name, data)]
-    raise InputError(f"{name}: {MATRIX[2]}; this is {type(data).__name__}: give an array or a path")
+        return [iterable_reader(name, data)]
+    raise InputError(f"{MATRIX[2]}; this is {type(data).__name__}: pass an array or a path", name)
 
 
-def _listed(parts: Sequence[Any], name: str) -> list[Source]:
+def _list_readers(parts: Sequence[Any], name: str) -> list[RowReader]:
     if not parts:
-        raise InputError(f"{name}: is empty; at least one block is needed")
-    sources = []
+        raise InputError("is empty; at least one block is needed", name)
+    readers = []
     for number, part in enumerate(parts):
+        block = f"{name}: block {number}"
         if not (isinstance(part, str | os.PathLike) or hasattr(part, "shape")):
-            kind = type(part).__name__
-            raise InputError(f"{name}: block {number} is of type {kind}; give arrays or paths")
-        sources += _sources(part, f"{name}: block {number}")
-    return sources
+            raise InputError(f"is of type {type(part).__name__}; pass arrays or paths", block)
+        readers += _readers(part, block)
+    return readers
 
 
-def _in_files(path: Path) -> list[Source]:
-    """A file, or those of a folder by name; names that begin with . or _ are not data."""
+def _file_readers(path: Path) -> list[RowReader]:
+    """Read a file, or the files of a folder by name; names that begin with . or _ are skipped."""
     if not path.is_dir() or path.suffix.lower() == ".zarr":
-        return [_in_file(path)]
-    found = [each for each in sorted(path.iterdir()) if each.name[0] not in "._"]
-    if not found:
-        raise InputError(f"{path}: the folder is empty; name one with {_kinds()} files")
-    return [_in_file(each) for each in found]
+        return [_file_reader(path)]
+    files = [each for each in sorted(path.iterdir()) if each.name[0] not in "._"]
+    if not files:
+        raise InputError(f"the folder is empty; add {', '.join(_FILES)} files", str(path))
+    return [_file_reader(each) for each in files]
 
 
-def _in_file(path: Path) -> Source:
+def _file_reader(path: Path) -> RowReader:
     keys: list[str] = []
     if not path.exists() and ":" in path.name:
         name, _, key = path.name.rpartition(":")
         if path.with_name(name).suffix.lower() == ".parquet":
             path, keys = path.with_name(name), [key]
-    with naming(path):
-        if not path.exists():
-            raise InputError("there is no such file; name an existing one")
+    if not path.exists():
+        raise InputError(f"File not found: {path}")
+    with named(path, "check the file and its extension"):
         if path.suffix.lower() not in _FILES:
-            raise InputError(f"unknown kind of file {path.suffix!r}; use {_kinds()}")
+            raise InputError(f"unknown kind of file {path.suffix!r}; use {', '.join(_FILES)}")
         return _FILES[path.suffix.lower()](path, *keys)
 
 
-def _kinds() -> str:
-    return ", ".join(_FILES)
-
-
 class Blocks:
-    """Rows of one or more sources, cut into blocks; made by `as_blocks`.
+    """Rows of one or more readers, cut into blocks; built by `as_blocks`.
 
     Attributes
     ----------
     shape : (int, int)
     dtype : float32 or float64
-        Type of what is read: that of the data, or the narrower of the two that holds its numbers.
+        Type of the blocks: that of the data, or the smaller type that represents it exactly.
     n_blocks : int
     cache_bytes : int
-        What those who work on the blocks may keep of them.
+        Memory in which a fit may keep blocks, per process.
     """
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        readers: Sequence[RowReader],
         block_bytes: int = BLOCK_BYTES,
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
-        width = sources[0].shape[1]
-        for source in sources:
-            if source.shape[1] != width:
+        width = readers[0].shape[1]
+        for reader in readers:
+            if reader.shape[1] != width:
                 raise InputError(
-                    f"{source.name}: has {source.shape[1]} columns where {sources[0].name} has "
-                    f"{width}; all must have the same"
+                    f"has {reader.shape[1]} columns, {readers[0].name} has {width}; "
+                    "use equal widths",
+                    reader.name,
                 )
-        self._sources = list(sources)
+        self._readers = list(readers)
         self.cache_bytes = cache_bytes
-        self.shape = sum(source.shape[0] for source in sources), width
-        self.dtype: np.dtype[Any] = np.result_type(*(source.dtype for source in sources))
+        self.shape = sum(reader.shape[0] for reader in readers), width
+        self.dtype: np.dtype[Any] = np.result_type(*(reader.dtype for reader in readers))
         rows = max(1, block_bytes // (width * self.dtype.itemsize))
         self._places = [
             (number, *bounds)
-            for number, source in enumerate(sources)
-            for bounds in _cut(source.shape[0], rows, source.breaks)
+            for number, reader in enumerate(readers)
+            for bounds in _cut(reader.shape[0], rows, reader.breaks)
         ]
         self._starts = np.cumsum([0, *(stop - start for _, start, stop in self._places)])
 
@@ -171,50 +169,47 @@ class Blocks:
         return f"Blocks(shape={self.shape}, dtype={self.dtype}, n_blocks={self.n_blocks})"
 
     def in_blocks_of(self, block_bytes: int, cache_bytes: int) -> Blocks:
-        """The same rows in other blocks."""
-        return Blocks(self._sources, block_bytes, cache_bytes).astype(self.dtype)
+        """Return the same rows in blocks of another size."""
+        return Blocks(self._readers, block_bytes, cache_bytes).astype(self.dtype)
 
     def astype(self, dtype: DTypeLike) -> Blocks:
-        """The same rows, read as another floating type."""
+        """Return the same rows, read as another floating type."""
         other = object.__new__(Blocks)
         vars(other).update(vars(self), dtype=np.dtype(dtype))
         return other
 
     def bounds(self, i: int) -> tuple[int, int]:
-        """Numbers of the first row of block i and of the first row after it."""
+        """Return the number of the first row of block i and of the first row after it."""
         return int(self._starts[i]), int(self._starts[i + 1])
 
     def read(self, i: int) -> Array:
-        """The rows of block i.
-
-        The array owns its memory and may be changed, or is a view that must not be.
-        """
-        source, start, stop = self._place(i)
-        with naming(source.name):
-            return np.asarray(source.read(start, stop), dtype=self.dtype, order="C")
+        """Return the rows of block i: an array that owns its memory, or a read-only view."""
+        reader, start, stop = self._place(i)
+        with named(reader.name):
+            return np.asarray(reader.read(start, stop), dtype=self.dtype, order="C")
 
     def read_checked(self, i: int) -> Array:
-        """The rows of block i, refused where they hold NaN or infinity."""
-        source, start, _ = self._place(i)
+        """Return the rows of block i; raise `InputError` for NaN and infinity."""
+        reader, start, _ = self._place(i)
         block = self.read(i)
-        with naming(source.name):
+        with named(reader.name):
             check_finite(block, start)
         return block
 
     def reads_by_row(self, i: int) -> bool:
-        """Can rows of block i be read without their neighbours?"""
+        """Return whether rows of block i can be read without their neighbours."""
         return self._place(i)[0].by_row
 
     def read_rows(self, i: int, rows: NDArray[np.intp]) -> Array:
-        """Some rows of block i, numbered inside it: an array of its own."""
-        source, start, _ = self._place(i)
-        if not source.by_row:
+        """Return some rows of block i, numbered within it, as a new array."""
+        reader, start, _ = self._place(i)
+        if not reader.by_row:
             return self.read(i)[rows]
-        with naming(source.name):
-            return np.asarray(source.take(start + rows), dtype=self.dtype, order="C")
+        with named(reader.name):
+            return np.asarray(reader.take(start + rows), dtype=self.dtype, order="C")
 
     def take(self, rows: ArrayLike) -> Array:
-        """Given rows in the given order.
+        """Return the given rows in the given order.
 
         >>> as_blocks(np.arange(6).reshape(3, 2), block_bytes=16).take([2, 0])
         array([[4., 5.],
@@ -227,18 +222,18 @@ class Blocks:
         return taken
 
     def check_rows(self, rows: ArrayLike) -> NDArray[np.intp]:
-        """Row numbers as an array, refused where there are no such rows."""
+        """Return row numbers as an array; raise `InputError` for numbers out of range."""
         numbers = np.asarray(rows, dtype=np.intp)
         if numbers.ndim != 1 or (
             numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self)
         ):
-            raise IndexError(f"rows are numbered 0..{len(self) - 1}")
+            raise InputError(f"must be a list of row numbers in 0..{len(self) - 1}", "rows")
         return numbers
 
     def by_block(
         self, rows: NDArray[np.intp]
     ) -> Iterator[tuple[int, NDArray[np.intp], NDArray[np.intp]]]:
-        """The blocks that rows lie in: block, places in `rows`, numbers inside the block."""
+        """Yield each block that has some of the rows: block, positions in `rows`, numbers in it."""
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
         ends = np.searchsorted(ordered, self._starts)
@@ -246,13 +241,13 @@ class Blocks:
             part = slice(ends[i], ends[i + 1])
             yield int(i), order[part], ordered[part] - self._starts[i]
 
-    def _place(self, i: int) -> tuple[Source, int, int]:
+    def _place(self, i: int) -> tuple[RowReader, int, int]:
         number, start, stop = self._places[i]
-        return self._sources[number], start, stop
+        return self._readers[number], start, stop
 
 
 def _cut(n: int, rows: int, breaks: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Bounds of runs of at most so many of n rows, which end at breaks where they can.
+    """Yield the bounds of blocks of at most `rows` rows that end at breaks where possible.
 
     >>> list(_cut(10, 4, [0, 3, 6])), list(_cut(5, 4, []))
     ([(0, 3), (3, 6), (6, 10)], [(0, 4), (4, 5)])
@@ -267,7 +262,7 @@ def _cut(n: int, rows: int, breaks: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def needs_reading(data: Any) -> bool:
-    """Whether the rows are in files, or come in blocks, rather than in an array."""
+    """Return whether the rows are in files or blocks rather than in an array."""
     if isinstance(data, Blocks | str | os.PathLike | Iterator):
         return True
     if isinstance(data, list | tuple):

@@ -1,4 +1,8 @@
-"""What is used of Dask, or what to install."""
+"""Run the tasks of a fit or an encoding on a Dask cluster.
+
+`cluster` is the public entry point. `DaskMapper` submits a few tasks per worker thread ahead of
+the results, in order, and submits a task again if its data was lost with a worker.
+"""
 
 from __future__ import annotations
 
@@ -26,22 +30,61 @@ try:
 except ImportError as error:
     raise ImportError("a cluster needs Dask; pip install 'bridgehash[dask]'") from error
 
-__all__ = ["Client", "Future", "KilledWorker", "silence_logging_cmgr", "sizeof"]
+_AHEAD = 3  # tasks per worker thread: one running, two queued
+_SMALL = 1 << 16  # bytes sent with a task; larger arguments would overload the scheduler
+_RETRIES = 2  # of a failed task: a file server may be unavailable for a moment
+_ATTEMPTS = 5  # to send lost data again
+_POLL = 5.0  # seconds between two checks that there are workers
+_PATIENCE = 60.0  # seconds that a cluster may be without workers
+_CONNECT = 10.0  # seconds that a scheduler may take to answer
 
-_AHEAD = 3  # tasks a thread: one at work, and the next ones there before it asks
-_SMALL = 1 << 16  # bytes that travel with a task; more would burden the scheduler
-_RETRIES = 2  # of a task that fails: a file server may have a bad moment
-_ATTEMPTS = 5  # to send what was lost
-_LOOK = 5.0  # seconds between two looks at whether anybody is still at work
-_PATIENCE = 60.0  # seconds that a cluster may be without any worker
+
+@contextmanager
+def cluster(where: Any) -> Iterator[Client]:
+    """Run the block operations of all fits inside on a cluster.
+
+    Parameters
+    ----------
+    where : str, distributed.Client or a cluster object
+        Address of a scheduler (tcp://host:8786), or an existing client, which stays open.
+
+    Examples
+    --------
+    >>> from bridgehash import ATH
+    >>> with cluster("tcp://host:8786"):  # doctest: +SKIP
+    ...     ATH.unsupervised(n_bits=64).fit("/data/photos/", "/data/sketches/")
+    """
+    client = where if isinstance(where, Client) else _connect(where)
+    try:
+        with use_mapper(DaskMapper(client)):
+            yield client
+    finally:
+        if client is not where:
+            client.close()
+
+
+def _connect(where: Any) -> Client:
+    try:
+        return Client(where, timeout=_CONNECT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"{where}: no scheduler answers; start one with `dask scheduler` and use the address "
+            "that it prints, such as tcp://host:8786"
+        ) from error
+
+
+def quiet() -> AbstractContextManager[None]:
+    """Suppress Dask's log messages inside, such as those about a lost worker."""
+    silenced: AbstractContextManager[None] = silence_logging_cmgr(logging.CRITICAL + 1)
+    return silenced
 
 
 class DaskMapper:
-    """Maps functions over the workers of a cluster, a few tasks ahead of the results.
+    """Map functions over the workers of a cluster.
 
-    What is shared is sent to all workers once a call. An object other than an array is taken to
-    stay as it is: each worker has one copy of it as long as it lives here, and a `Reader` keeps
-    its blocks there. A task uses one thread of BLAS, so that a worker uses as many as it has.
+    Shared arrays are sent to all workers once per call. Any other shared object must not change:
+    each worker keeps one copy of it while the original exists, so a `BlockReader` keeps its cache
+    there. A task uses one BLAS thread, so a worker uses as many cores as it has threads.
 
     Parameters
     ----------
@@ -56,7 +99,7 @@ class DaskMapper:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self._kept: dict[int, tuple[Any, _Copies]] = {}  # by id: a weak reference, what was sent
+        self._sent: dict[int, tuple[Any, _WorkerCopies]] = {}  # by id, with a weak reference
 
     def __call__(
         self,
@@ -65,128 +108,130 @@ class DaskMapper:
         shared: tuple[Any, ...] = (),
     ) -> Iterator[Any]:
         threads = self._threads()
-        workers, room = list(threads), _AHEAD * sum(threads.values())
-        call = _Call(self, function, shared)
-        waiting: deque[_Task] = deque()  # given up, by an error or a break, its tasks end
+        workers, limit = list(threads), _AHEAD * sum(threads.values())
+        call = _MapCall(self, function, shared)
+        pending: deque[_PendingTask] = deque()  # dropped tasks are cancelled by Dask
         for number, each in enumerate(arguments):
-            # The same worker for the same place in each pass: it may have kept the block.
-            waiting.append(call.submit(each, workers[number % len(workers)]))
-            if len(waiting) >= room:
-                yield call.result(waiting.popleft())
-        while waiting:
-            yield call.result(waiting.popleft())
+            # Block i is sent to the same worker in each pass: it may be in its cache.
+            pending.append(call.submit(each, workers[number % len(workers)]))
+            if len(pending) >= limit:
+                yield call.result(pending.popleft())
+        while pending:
+            yield call.result(pending.popleft())
 
     def send(self, data: Any) -> Any:
-        """Data on the workers, as an argument of tasks; small things stay what they are."""
+        """Send data to the workers and return a task argument for it; small data is unchanged."""
         if isinstance(data, np.ndarray) or not type(data).__weakrefoffset__:
             return data if sizeof(data) <= _SMALL else self.scatter(data, broadcast=True)
-        number = id(data)
-        if number not in self._kept:
-            gone = weakref.ref(data, lambda _: self._kept.pop(number, None))
-            self._kept[number] = gone, _Copies(self, data)
-        return self._kept[number][1]
+        key = id(data)
+        if key not in self._sent:
+            reference = weakref.ref(data, lambda _: self._sent.pop(key, None))
+            self._sent[key] = reference, _WorkerCopies(self, data)
+        return self._sent[key][1]
 
     def forget(self) -> None:
-        """Take all that was sent for lost."""
-        self._kept.clear()
+        """Treat all data that was sent as lost."""
+        self._sent.clear()
 
     def scatter(self, data: Any, *, broadcast: bool) -> Future:
-        """Data that tasks take from each other's workers."""
+        """Send data to one worker or to all of them."""
         for _ in range(_ATTEMPTS):
             self._threads()
             try:
                 return self.client.scatter([data], broadcast=broadcast, hash=False)[0]
             except (OSError, KeyError, TimeoutError, CancelledError) as error:
-                problem = error  # a worker went while it was sent to
+                problem = error  # a worker was lost while data was sent to it
                 time.sleep(1.0)
         raise ClusterError(f"data cannot be sent to the workers ({problem}); see their logs")
 
     def result(self, future: Future) -> Any:
-        """What a task gives, however long it takes, as long as there are workers."""
-        alone = 0.0
+        """Wait for the result of a task, without a time limit while there are workers."""
+        idle = 0.0
         while True:
             try:
-                return future.result(timeout=_LOOK)
+                return future.result(timeout=_POLL)
             except TimeoutError:
-                if future.status == "error":  # the task's own
+                if future.status == "error":  # raised by the task
                     raise
-                alone = 0.0 if self._threads(at_once=True) else alone + _LOOK
-                if alone >= _PATIENCE:
-                    raise self._without_workers() from None
+                idle = 0.0 if self._threads(wait=False) else idle + _POLL
+                if idle >= _PATIENCE:
+                    raise self._no_workers() from None
 
-    def _threads(self, *, at_once: bool = False) -> dict[str, int]:
-        """The threads of each worker; of at least one, unless asked for at once."""
+    def _threads(self, *, wait: bool = True) -> dict[str, int]:
+        """Return the number of threads of each worker; by default wait for the first worker."""
         try:
-            found = dict(self.client.nthreads())
-            while not (found or at_once):
+            threads = dict(self.client.nthreads())
+            while wait and not threads:
                 self.client.wait_for_workers(1, timeout=_PATIENCE)
-                found = dict(self.client.nthreads())
-            return found
+                threads = dict(self.client.nthreads())
+            return threads
         except TimeoutError:
-            raise self._without_workers() from None
+            raise self._no_workers() from None
         except (OSError, ValueError, CancelledError) as error:
-            raise self.gone() from error
+            raise self.scheduler_lost() from error
 
-    def gone(self) -> ClusterError:
-        """What to say when nobody answers any more."""
+    def scheduler_lost(self) -> ClusterError:
+        """Return the error for a lost scheduler."""
         where = getattr(self.client.scheduler, "address", "the cluster")
-        return ClusterError(f"{where}: the scheduler is gone; start it and run this again")
+        return ClusterError(f"{where}: connection to the scheduler lost; start it and run again")
 
-    def _without_workers(self) -> ClusterError:
+    def _no_workers(self) -> ClusterError:
         address = self.client.scheduler.address
         return ClusterError(
             f"{address}: has no workers; start some on each machine: dask worker {address}"
         )
 
 
-class _Copies:
-    """An object, with a copy for each worker that is asked to use it.
+class _WorkerCopies:
+    """An object with one copy per worker.
 
-    They are results of tasks of their own: of equal results Dask soon drops all but one.
+    Each copy is the result of its own task: Dask keeps only one of several equal results.
     """
 
     def __init__(self, mapper: DaskMapper, data: Any) -> None:
-        self._client, self._first = mapper.client, mapper.scatter(data, broadcast=False)
+        self._client, self._original = mapper.client, mapper.scatter(data, broadcast=False)
         self._copies: dict[str, Future] = {}
 
     def on(self, worker: str) -> Future:
-        """The copy that is there for a worker."""
+        """Return the copy for a worker."""
         if worker not in self._copies:
             self._copies[worker] = self._client.submit(
-                _same, self._first, pure=False, workers=[worker], allow_other_workers=True
+                _copy, self._original, pure=False, workers=[worker], allow_other_workers=True
             )
         return self._copies[worker]
 
 
 @dataclass
-class _Task:
-    """Arguments, the worker that is best for them, and what has become of them so far."""
+class _PendingTask:
+    """A submitted task, with what is needed to submit it again."""
 
     arguments: tuple[Any, ...]
     worker: str
-    given: tuple[Any, ...]  # what is shared, as it was sent
+    sent: tuple[Any, ...]  # the shared arguments that it uses
     future: Future
 
 
-class _Call:
-    """One function over many arguments."""
+class _MapCall:
+    """One call of a mapper: a function, its shared arguments, and the submission of its tasks."""
 
     def __init__(self, mapper: DaskMapper, function: Callable[..., Any], shared: Any) -> None:
         self._mapper, self._function, self._shared = mapper, function, shared
-        self._given = tuple(map(mapper.send, shared))
+        self._sent = tuple(map(mapper.send, shared))
 
-    def submit(self, arguments: tuple[Any, ...], worker: str) -> _Task:
-        """A task, best done by the given worker."""
+    def submit(self, arguments: tuple[Any, ...], worker: str) -> _PendingTask:
+        """Submit a task, preferably to the given worker."""
         mapper, function = self._mapper, self._function
-        given = [each.on(worker) if isinstance(each, _Copies) else each for each in self._given]
+        shared = [
+            each.on(worker) if isinstance(each, _WorkerCopies) else each for each in self._sent
+        ]
         own = [
             each if sizeof(each) <= _SMALL else mapper.scatter(each, broadcast=False)
             for each in arguments
         ]
         future = mapper.client.submit(
-            _work,
+            _run_task,
             function,
-            *given,
+            *shared,
             *own,
             key=f"{function.__name__}-{uuid.uuid4().hex}",
             pure=False,
@@ -194,78 +239,34 @@ class _Call:
             workers=[worker],
             allow_other_workers=True,
         )
-        return _Task(arguments, worker, self._given, future)
+        return _PendingTask(arguments, worker, self._sent, future)
 
-    def result(self, task: _Task) -> Any:
-        """The result of a task, which is submitted again where what it needs was lost."""
+    def result(self, task: _PendingTask) -> Any:
+        """Return the result of a task; submit it again if its data was lost."""
         for _ in range(_ATTEMPTS):
             try:
                 return self._mapper.result(task.future)
             except KilledWorker as error:
                 raise ClusterError(
-                    f"{self._function.__name__} ended several workers, likely for want of memory; "
-                    "give them more, or fewer threads each"
+                    f"{self._function.__name__} killed several workers, probably out of memory; "
+                    "give them more memory or fewer threads"
                 ) from error
             except CancelledError as error:
                 if self._mapper.client.status != "running":
-                    raise self._mapper.gone() from error
-                if task.given is self._given:  # else a task before this one has sent it again
+                    raise self._mapper.scheduler_lost() from error
+                if task.sent is self._sent:  # else an earlier task has sent the data again
                     self._mapper.forget()
-                    self._given = tuple(map(self._mapper.send, self._shared))
+                    self._sent = tuple(map(self._mapper.send, self._shared))
                 task = self.submit(task.arguments, task.worker)
-        raise ClusterError("workers end faster than they are given data; see their logs")
+        raise ClusterError("workers are lost faster than data can be sent; see their logs")
 
 
-def _same(data: Any) -> Any:
-    """What a worker has received, as its own."""
+def _copy(data: Any) -> Any:
+    """Return the data unchanged; its result is the copy of this worker."""
     return data
 
 
-def _work(function: Callable[..., Any], *arguments: Any) -> Any:
-    """A task, on a worker."""
+def _run_task(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a task on a worker."""
     with one_blas_thread():
         return function(*arguments)
-
-
-_ANSWER = 10.0  # seconds that a scheduler may take to answer
-
-
-@contextmanager
-def cluster(where: Any) -> Iterator[Client]:
-    """Let a cluster do the work on the blocks of all fits inside.
-
-    Parameters
-    ----------
-    where : str, distributed.Client or a cluster object
-        Address of a scheduler (tcp://host:8786), or a client or cluster of one's own, which
-        stays open.
-
-    Examples
-    --------
-    >>> from bridgehash import ATH
-    >>> with cluster("tcp://host:8786"):  # doctest: +SKIP
-    ...     ATH.unsupervised(n_bits=64).fit("/data/photos/", "/data/sketches/")
-    """
-    client = where if isinstance(where, Client) else _connected(where)
-    try:
-        with use_mapper(DaskMapper(client)):
-            yield client
-    finally:
-        if client is not where:
-            client.close()
-
-
-def quiet() -> AbstractContextManager[None]:
-    """Dask's own messages are left out inside: that a worker went, say, which is seen to here."""
-    found: AbstractContextManager[None] = silence_logging_cmgr(logging.CRITICAL + 1)
-    return found
-
-
-def _connected(where: Any) -> Client:
-    try:
-        return Client(where, timeout=_ANSWER, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise ClusterError(
-            f"{where}: no scheduler answers there; start one with `dask scheduler`, and name the "
-            "address that it prints, such as tcp://host:8786"
-        ) from error

@@ -1,17 +1,13 @@
-"""What a file of numbers holds, found out before anything is read, and how its rows are named.
+"""File formats: list the arrays or columns of a file, choose one, and check its values.
 
-Both the command line and matrices read in blocks choose, check and refuse by these rules. An error
-is one line: the rule, the value and the way out. No format may run code: pickled arrays are
-refused.
+The command line and `as_blocks` both use these rules. Files are inspected before their data is
+read. No format can run code: pickled arrays are refused.
 """
 
 from __future__ import annotations
 
-import difflib
 import math
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
@@ -19,32 +15,15 @@ from typing import IO, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._core.errors import InputError
-from .._core.files import StrPath
+from .._core.errors import InputError, unknown
 
-Want = tuple[int, str, str]  # dimensions, kinds and the rule in words
-MATRIX: Want = (2, "number byte", "a matrix has two dimensions of real numbers, one row a sample")
-
-
-@contextmanager
-def naming(spec: StrPath) -> Iterator[None]:
-    """Put the name of the input before every error; turn foreign errors into `InputError`."""
-    name = os.fspath(spec)
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from error.__cause__
-    except MemoryError:
-        raise
-    except Exception as error:  # whatever a parser makes of a broken file
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        problem = f"cannot be read ({' '.join(reason.split())[:200]})"
-        raise InputError(f"{name}: {problem}; check the file and its extension") from error
+Want = tuple[int, str, str]  # number of dimensions, allowed kinds, the rule for messages
+MATRIX: Want = (2, "number byte", "a matrix has two dimensions of real numbers, one row per sample")
 
 
 @dataclass(frozen=True)
 class Field:
-    """An array or column of a file, known before it is read; nameless where nothing names it."""
+    """An array or column of a file, described before it is read; the name may be empty."""
 
     name: str
     kind: str  # number, byte, binary, text or other
@@ -56,22 +35,20 @@ FieldT = TypeVar("FieldT", bound=Field)
 
 
 def choose(fields: Sequence[FieldT], path: Path, key: str | None, want: Want) -> FieldT:
-    """The one field called `key` (any, without a key) that fits."""
+    """Return the only suitable field, or the field called `key`."""
     names = [field.name for field in fields if field.name]
     if key is not None and not names:
-        raise InputError(f"the file holds one array, without a name; drop ':{key}'")
+        raise InputError(f"the file has one array, without a name; drop ':{key}'")
     if key is not None and key not in names:
-        nearest = difflib.get_close_matches(key, names, n=1)
-        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-        raise InputError(f"there is no {key!r} in it; {hint}It holds {_listed(fields)}")
-    named = [field for field in fields if key in (None, field.name)]
+        raise InputError(unknown("array or column", key, names))
+    candidates = [field for field in fields if key in (None, field.name)]
     ndim, kinds, rule = want
-    fitting = [field for field in named if field.ndim == ndim and field.kind in kinds.split()]
-    if not fitting:
-        raise InputError(f"{rule}; this is {_listed(named)}: convert it or name another")
-    if len(fitting) > 1:
-        raise InputError(f"several fit: {_listed(fitting)}; name one: {path}:{fitting[0].name}")
-    return fitting[0]
+    suitable = [field for field in candidates if field.ndim == ndim and field.kind in kinds.split()]
+    if not suitable:
+        raise InputError(f"{rule}; this is {_listed(candidates)}: convert it or name another")
+    if len(suitable) > 1:
+        raise InputError(f"several fit: {_listed(suitable)}; name one: {path}:{suitable[0].name}")
+    return suitable[0]
 
 
 def _listed(fields: Sequence[Field]) -> str:
@@ -81,13 +58,13 @@ def _listed(fields: Sequence[Field]) -> str:
 
 
 def check_not_empty(shape: tuple[int, ...]) -> None:
-    """Refuse an array without a value."""
+    """Raise `InputError` for an array without values."""
     if math.prod(shape) == 0:
         raise InputError(f"is empty (shape {shape}); at least one row is needed")
 
 
 def float_type(dtype: DTypeLike) -> np.dtype[Any]:
-    """float32 where it holds all numbers of a type exactly, float64 elsewhere.
+    """Return float32 if it represents all values of a type exactly, else float64.
 
     >>> float_type(np.int16), float_type(np.int32)
     (dtype('float32'), dtype('float64'))
@@ -96,25 +73,26 @@ def float_type(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def check_finite(X: NDArray[np.floating[Any]], first_row: int = 0) -> None:
-    """Refuse NaN and infinity, with the place of the first; `first_row` is the number of row 0."""
-    if np.isfinite(X.min()) and np.isfinite(X.max()):  # no temporary as large as X
+    """Raise `InputError` for NaN and infinity; `first_row` is the number of the first row of X."""
+    if np.isfinite(X.min()) and np.isfinite(X.max()):  # without a temporary array
         return
     rows, columns = np.nonzero(~np.isfinite(X))
-    place = f"row {first_row + rows[0]}, column {columns[0]} (counted from 0)"
-    bad = f"{len(rows)} of {X.size} values are not finite"
-    raise InputError(f"{bad}, the first in {place}: {X[rows[0], columns[0]]}; fill or drop them")
+    raise InputError(
+        f"{len(rows)} of {X.size} values are not finite, the first in row {first_row + rows[0]}, "
+        f"column {columns[0]} (counted from 0): {X[rows[0], columns[0]]}; fill or drop them"
+    )
 
 
 class NpyHeader(NamedTuple):
-    """What the start of a .npy file says of the bytes that follow."""
+    """The header of a .npy file."""
 
     shape: tuple[int, ...]
     fortran_order: bool
     dtype: np.dtype[Any]
-    start: int  # of the values in the file
+    start: int  # offset of the values in the file
 
     def field(self, name: str = "") -> Field:
-        """The array as something to choose from."""
+        """Describe the array."""
         note = f"{self.shape} {self.dtype}"
         if self.dtype.hasobject:
             note += " (pickled objects, refused because they can run code)"
@@ -124,13 +102,13 @@ class NpyHeader(NamedTuple):
 
 
 def npy_header(file: IO[bytes], size: int) -> NpyHeader:
-    """The header of an array, checked against the `size` bytes that its file has."""
+    """Read the header of an array and check it against the size of the file in bytes."""
     version = "_".join(map(str, np.lib.format.read_magic(file)))
     shape, fortran_order, dtype = getattr(np.lib.format, f"read_array_header_{version}")(file)
     header = NpyHeader(shape, fortran_order, dtype, file.tell())
     if not dtype.hasobject and header.start + math.prod(shape) * dtype.itemsize > size:
         note = header.field().note
-        raise InputError(f"is truncated: {note} needs more than its {size} bytes; copy it again")
+        raise InputError(f"is truncated: {note} needs more than {size} bytes; copy it again")
     return header
 
 
@@ -139,11 +117,11 @@ class Column(Field):
     """A column of a Parquet file, or all its numeric columns side by side."""
 
     columns: tuple[str, ...]
-    convert: Callable[[Any, int], NDArray[Any]]  # of a table whose first row has this number
+    convert: Callable[[Any, int], NDArray[Any]]  # (table, number of its first row) to an array
 
 
 def arrow() -> Any:
-    """The module pyarrow, with what reading Parquet needs."""
+    """Import pyarrow with its Parquet modules."""
     try:
         import pyarrow.compute
         import pyarrow.parquet
@@ -153,7 +131,7 @@ def arrow() -> Any:
 
 
 def parquet_columns(schema: Any) -> list[Column]:
-    """What a Parquet file holds; its numbers side by side, where it has no column of vectors."""
+    """List the columns; without a vector column also all numeric columns as one matrix."""
     pa = arrow()
     columns = [_column(pa, field) for field in schema]
     numeric = [each for each in columns if each.ndim == 1 and each.kind in ("number", "byte")]
@@ -187,7 +165,7 @@ def _column(pa: Any, field: Any) -> Column:
         values = table.column(field.name)
         if listed or kind == "binary":
             return _vectors(pa, values, kind, first_row)
-        values = values.cast(inside)  # a dictionary becomes what it stands for
+        values = values.cast(inside)  # decodes dictionaries
         return _numpy(values.fill_null("") if kind == "text" else values, kind)
 
     ndim = 1 + listed + (kind == "binary")
@@ -195,17 +173,13 @@ def _column(pa: Any, field: Any) -> Column:
 
 
 def _vectors(pa: Any, column: Any, kind: str, first_row: int) -> NDArray[Any]:
-    """A column of vectors, or of bytes, as an array of two dimensions."""
+    """Convert a column of vectors or of bytes to a two-dimensional array."""
     measure = pa.compute.binary_length if kind == "binary" else pa.compute.list_value_length
     widths = measure(column).fill_null(0).to_numpy()
     width = int(widths[0]) if len(widths) else 0
     if (widths != width).any():
         row = int(np.argmax(widths != width))
-        lengths = (
-            f"row {first_row + row} (counted from 0) has {widths[row]} values, "
-            f"row {first_row} has {width}"
-        )
-        raise InputError(f"all rows must have one length; {lengths}: fill or drop such rows")
+        raise different_lengths(first_row + row, int(widths[row]), first_row, width)
     if width == 0:
         return np.empty((len(column), 0))
     if kind != "binary":
@@ -217,6 +191,14 @@ def _vectors(pa: Any, column: Any, kind: str, first_row: int) -> NDArray[Any]:
 
 
 def _numpy(values: Any, kind: str) -> NDArray[Any]:
-    """Missing numbers become NaN, which the checks of the values then find and count."""
+    """Convert to NumPy; missing numbers become NaN, which `check_finite` reports."""
     array: NDArray[Any] = values.to_numpy()
     return array.astype(np.str_ if kind == "text" else np.float64) if array.dtype == "O" else array
+
+
+def different_lengths(row: int, width: int, other: int, other_width: int) -> InputError:
+    """Return the error for two rows of different length."""
+    return InputError(
+        f"all rows must have the same length; row {row} (counted from 0) has {width} values, "
+        f"row {other} has {other_width}: fill or drop such rows"
+    )

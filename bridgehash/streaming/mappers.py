@@ -1,9 +1,8 @@
-"""Where tasks over blocks of rows run: in this process, or on a cluster.
+"""Mappers: run tasks over blocks of rows in this process or on a cluster.
 
 `mapper(function, arguments, shared)` yields `function(*shared, *each)` for each tuple of arguments,
-in order. Functions are module-level and arguments can be pickled, so a
-cluster can run them anywhere; shared arguments are sent to each worker once. Results are requested
-one by one, so a mapper never has to hold more than a few.
+in order. Functions are module-level and arguments can be pickled. Shared arguments are sent to each
+worker once. Results are requested one by one, so only a few are in memory.
 """
 
 from __future__ import annotations
@@ -54,5 +53,5 @@ def use_mapper(mapper: Mapper) -> Iterator[None]:
 
 
 def current_mapper() -> Mapper:
-    """The mapper of the cluster in use, or the serial one."""
+    """Return the mapper of the cluster in use, else `map_serially`."""
     return cluster_mapper.get() or map_serially

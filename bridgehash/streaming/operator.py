@@ -1,9 +1,8 @@
-"""The standardised matrix of a domain that is never held whole: sums over its blocks of rows.
+"""The standardised matrix of a domain as a linear operator over blocks of rows.
 
-A solver uses a matrix X in few ways: X A, Xᵀ M, Xᵀ D X, Xᵀ L X, some rows, nearest rows. Each is a
-task for every block (`row_tasks`), run by a mapper, and its results are put together in the order
-of the blocks, in float64: one class for data on disk and for data on many machines, with
-the same bits.
+The solver needs X A, Xᵀ M, Xᵀ D X, Xᵀ L X, some rows, and nearest rows. Each is a task per block
+(`tasks`), run by a mapper. Results are combined in the order of the blocks, in float64, so data on
+disk and data on a cluster give the same bits.
 """
 
 from __future__ import annotations
@@ -18,29 +17,30 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csc_array, csr_array
 
+from .._core.errors import InputError
 from .._core.linalg import Array
 from . import tasks
 from .blocks import Blocks
 from .mappers import Mapper, current_mapper
-from .tasks import Moments, Reader
+from .tasks import BlockReader, Moments
 
-_SYMMETRIC = 1e-6  # of the largest weight
+_SYMMETRIC = 1e-6  # tolerance, relative to the largest weight
 
 
 class BlockRows:
-    """Rows of mean zero and root-mean-square norm one, as an operator; made by `standardised`.
+    """Rows of mean zero and root-mean-square norm one; built by `standardised`.
 
     Attributes
     ----------
     shape : (int, int)
     dtype : float32 or float64
-        That of the data, of all products, and of what they are computed in inside a block.
+        Type of the data and of all products.
     mean : array of shape (m,)
-        Subtracted from the rows, behind the division by their norms where that is asked for.
+        Subtracted from the rows, after the optional division by their norms.
     scale : float
-        Divides them afterwards.
+        The centred rows are divided by it.
     moments : Moments
-        Number, mean and spread of the rows before they were centred, in float64.
+        Number, mean and spread of the rows before centring, in float64.
 
     Examples
     --------
@@ -54,9 +54,9 @@ class BlockRows:
     """
 
     ndim = 2
-    __array_ufunc__ = None  # an array on the left is not multiplied value by value
+    __array_ufunc__ = None  # so that `array @ rows` raises TypeError
 
-    def __init__(self, reader: Reader, moments: Moments, mapper: Mapper, name: str) -> None:
+    def __init__(self, reader: BlockReader, moments: Moments, mapper: Mapper, name: str) -> None:
         self._reader, self.moments, self._mapper, self._name = reader, moments, mapper, name
         self.shape, self.dtype = reader.blocks.shape, reader.blocks.dtype
 
@@ -71,7 +71,7 @@ class BlockRows:
         cache_bytes: int | None = None,
         name: str = "X",
     ) -> BlockRows:
-        """Centre the rows by `mean` (their own, without one) and bring them to scale: one pass.
+        """Centre the rows by `mean` (by default their own) and scale them, in one pass.
 
         Parameters
         ----------
@@ -80,19 +80,17 @@ class BlockRows:
             Divide each row by its norm first; zero rows stay zero.
         mean : array of shape (m,), optional
         mapper : optional
-            Runs the tasks; `mappers.current_mapper()` by default.
+            Runs the tasks; by default `current_mapper()`.
         cache_bytes : int, optional
-            Standardised blocks of so many bytes are kept, in each process; those of `blocks`.
+            Memory for cached blocks, per process; by default `blocks.cache_bytes`.
         name : str
-            What messages call the matrix.
+            Name of the matrix in messages.
         """
         if len(blocks) < 2:
-            raise ValueError(
-                f"{name} has {len(blocks)} rows; at least two are needed to learn from"
-            )
+            raise InputError(f"{len(blocks)} row; at least 2 are needed", name)
         mapper = current_mapper() if mapper is None else mapper
-        kept = blocks.cache_bytes if cache_bytes is None else cache_bytes
-        reader = Reader(blocks, unit_rows, cache_bytes=kept)
+        cache = blocks.cache_bytes if cache_bytes is None else cache_bytes
+        reader = BlockReader(blocks, unit_rows, cache_bytes=cache)
         numbers = ((i,) for i in range(blocks.n_blocks))
         with np.errstate(over="ignore", invalid="ignore"):
             moments = reduce(or_, mapper(tasks.moments, numbers, (reader,)))
@@ -100,14 +98,14 @@ class BlockRows:
         return rows.recentred(moments.mean if mean is None else mean)
 
     def recentred(self, mean: ArrayLike) -> BlockRows:
-        """The same rows about another mean, on the scale that goes with it; nothing is read."""
+        """Return the same rows with another mean and its scale, without reading any data."""
         centre: Array = np.asarray(mean).astype(self.dtype)
         _check_shape(centre, self.shape[1:], "mean")
         scale = float(np.sqrt(self.moments.mean_square(centre)))
         if not np.isfinite(scale):
-            raise ValueError(f"{self._name} holds values too large to be squared; scale it down")
+            raise InputError("values too large to be squared; scale them down", self._name)
         if scale <= 100 * np.finfo(self.dtype).eps * float(np.abs(centre).max(initial=0.0)):
-            raise ValueError(f"all rows of {self._name} are equal; there is nothing to tell apart")
+            raise InputError("all rows are equal; nothing can be learned from them", self._name)
         reader = replace(self._reader, mean=centre, scale=scale)
         return BlockRows(reader, self.moments, self._mapper, self._name)
 
@@ -125,7 +123,7 @@ class BlockRows:
         return self._reader.blocks.n_blocks
 
     def bounds(self, i: int) -> tuple[int, int]:
-        """Numbers of the first row of block i and of the first row after it."""
+        """Return the number of the first row of block i and of the first row after it."""
         return self._reader.blocks.bounds(i)
 
     def __len__(self) -> int:
@@ -139,16 +137,16 @@ class BlockRows:
         return TransposedRows(self)
 
     def __matmul__(self, A: Array) -> Array:
-        """X A, of shape (n, r)."""
+        """Return X A, of shape (n, r)."""
         A = np.asarray(A, dtype=self.dtype)
         _check_shape(A, (self.shape[1], None), "the right side of X @ A")
         H = np.empty((self.shape[0], A.shape[1]), dtype=self.dtype)
-        for part, found in self._each(tasks.times, self._numbers(), A):
-            H[part] = found
+        for part, product in self._each(tasks.times, self._numbers(), A):
+            H[part] = product
         return H
 
     def gram(self, weights: Array | None = None) -> Array:
-        """Xᵀ diag(w) X in float64, of shape (m, m); XᵀX without weights."""
+        """Return Xᵀ diag(w) X in float64, of shape (m, m); XᵀX without weights."""
         if weights is None:
             upper = self._sum(tasks.gram, ((i, None) for (i,) in self._numbers()))
         else:
@@ -158,10 +156,10 @@ class BlockRows:
         return upper
 
     def laplacian_gram(self, W: csr_array, degrees: Array) -> Array:
-        """Xᵀ(D - W)X for a symmetric sparse W, of shape (m, m).
+        """Return Xᵀ(D - W)X for a symmetric sparse W, of shape (m, m).
 
-        With U the upper half of W and half its diagonal it is G + Gᵀ, G = Xᵀ(D/2 - U)X: a block
-        needs only rows of its own and of later blocks, and of those only what it has edges to.
+        It is G + Gᵀ with G = Xᵀ(D/2 - U)X, where U is the upper triangle of W with half the
+        diagonal. A block then needs only its own rows and the later rows it has edges to.
         """
         n = self.shape[0]
         _check_shape(W, (n, n), "W")
@@ -171,57 +169,56 @@ class BlockRows:
         return (G + G.T).astype(self.dtype, copy=False)
 
     def row_squares(self) -> Array:
-        """Squared norm of each row: its squared distance from the mean, on scale."""
-        found = self._each(tasks.squares, self._numbers())
-        return np.concatenate([squares for _, squares in found])
+        """Return the squared norm of each row."""
+        return np.concatenate(list(self._map(tasks.squares, self._numbers())))
 
     def block(self, i: int) -> Array:
-        """Block i, not to be changed."""
-        return next(self._map(tasks.block, [(i,)]))
+        """Return block i, read-only."""
+        return next(self._map(BlockReader.block, [(i,)]))
 
-    def held(self) -> Array:
-        """All rows in one array."""
+    def to_array(self) -> Array:
+        """Return all rows in one array."""
         X = np.empty(self.shape, dtype=self.dtype)
-        for part, found in self._each(tasks.block, self._numbers()):
-            X[part] = found
+        for part, block in self._each(BlockReader.block, self._numbers()):
+            X[part] = block
         return X
 
     def take(self, rows: ArrayLike) -> Array:
-        """Given rows in the given order."""
+        """Return the given rows in the given order."""
         numbers = self._reader.blocks.check_rows(rows)
         taken = np.empty((len(numbers), self.shape[1]), dtype=self.dtype)
         wanted = list(self._reader.blocks.by_block(numbers))
-        found = self._map(tasks.rows, ((i, inside) for i, _, inside in wanted))
-        for (_, places, _), part in zip(wanted, found, strict=True):
+        parts = self._map(BlockReader.rows, ((i, inside) for i, _, inside in wanted))
+        for (_, places, _), part in zip(wanted, parts, strict=True):
             taken[places] = part
         return taken
 
     def nearest_others(self, k: int) -> tuple[Array, NDArray[np.intp]]:
-        """Squared distances and numbers of the k other rows nearest to each row, nearest first.
+        """Return squared distances and numbers of the k other rows nearest to each row.
 
-        As `neighbors.nearest_others`; of equally near rows those with lower numbers. Every block
-        is compared with all: the work grows with the square of the number of rows.
+        The nearest come first; equal distances are ordered by number. Every block is compared with
+        all blocks, so time grows with the square of the number of rows.
         """
         n = self.shape[0]
         if not 1 <= k < n:
-            raise ValueError(f"k={k} is not allowed: each of {n} rows has {n - 1} others")
+            raise InputError(f"{k} is not between 1 and {n - 1}, the number of other rows", "k")
         F = np.empty((n, k), dtype=self.dtype)
         columns = np.empty((n, k), dtype=np.intp)
-        for part, found in self._each(tasks.nearest, self._numbers(), k):
-            F[part], columns[part] = found
+        for part, neighbors in self._each(tasks.nearest, self._numbers(), k):
+            F[part], columns[part] = neighbors
         return F, columns
 
-    def _numbers(self) -> Iterator[tuple[int]]:
-        return ((i,) for i in range(self.n_blocks))
+    def _numbers(self) -> list[tuple[int]]:
+        return [(i,) for i in range(self.n_blocks)]
 
     def _with_rows_of(self, M: Any) -> Iterator[tuple[int, Any]]:
-        """Each block's number with the rows of M that belong to it, in the type of the data."""
+        """Yield each block number with its rows of M, in the type of the data."""
         for i in range(self.n_blocks):
             start, stop = self.bounds(i)
             yield i, M[start:stop].astype(self.dtype, copy=False)
 
     def _upper_halves(self, W: csr_array, degrees: Array) -> Iterator[tuple[Any, ...]]:
-        """The arguments of `row_tasks.against`: half of each block's degrees and edges."""
+        """Yield the arguments of `tasks.against`: half of the degrees and edges of each block."""
         for i in range(self.n_blocks):
             start, stop = self.bounds(i)
             edges = W[start:stop].tocoo()
@@ -242,24 +239,24 @@ class BlockRows:
     def _each(
         self, task: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], *shared: Any
     ) -> Iterator[tuple[slice, Any]]:
-        """The result for each block, with the rows that it belongs to."""
-        for i, found in enumerate(self._map(task, arguments, *shared)):
-            yield slice(*self.bounds(i)), found
+        """Yield the result for each block, with its slice of rows."""
+        for i, result in enumerate(self._map(task, arguments, *shared)):
+            yield slice(*self.bounds(i)), result
 
     def _sum(
         self, task: Callable[..., Array], arguments: Iterable[tuple[Any, ...]]
     ) -> NDArray[np.float64]:
-        """The sum of the results over all blocks, in their order."""
-        found = self._map(task, arguments)
-        total = next(found).astype(np.float64)
-        for each in found:
+        """Return the sum of the results over all blocks, in order."""
+        results = self._map(task, arguments)
+        total = next(results).astype(np.float64)
+        for each in results:
             total += each
         return total
 
 
 @dataclass(frozen=True)
 class TransposedRows:
-    """Xᵀ of a `BlockRows`, which it is made by: all it can do is to be multiplied."""
+    """The transpose of a `BlockRows`, for products only."""
 
     T: BlockRows
 
@@ -276,7 +273,7 @@ class TransposedRows:
         return self.T.dtype
 
     def __matmul__(self, M: Any) -> Array:
-        """Xᵀ M, of shape (m, r), for M of shape (n, r), dense or sparse."""
+        """Return Xᵀ M of shape (m, r), for M of shape (n, r), dense or sparse."""
         X, by_rows = self.T, M.tocsr() if hasattr(M, "tocsr") else np.asarray(M)
         _check_shape(by_rows, (X.shape[0], None), "the right side of X.T @ M")
         total = X._sum(tasks.transposed_times, X._with_rows_of(by_rows))
@@ -284,18 +281,17 @@ class TransposedRows:
 
 
 def _check_shape(M: Any, shape: tuple[int | None, ...], name: str) -> None:
-    """Refuse an array of another shape; None stands for any length."""
-    found = np.shape(M)
-    if len(found) != len(shape) or any(
-        b not in (None, a) for a, b in zip(found, shape, strict=True)
+    """Raise `InputError` for an array of another shape; None allows any length."""
+    actual = np.shape(M)
+    if len(actual) != len(shape) or any(
+        b not in (None, a) for a, b in zip(actual, shape, strict=True)
     ):
         wanted = ", ".join("any" if length is None else str(length) for length in shape)
-        raise ValueError(f"{name} has shape {found}; ({wanted}) is needed")
+        raise InputError(f"has shape {actual}; ({wanted}) is needed", name)
 
 
 def _check_symmetric(W: csr_array) -> None:
-    """Refuse a matrix that is not its transpose, told by one product with each."""
+    """Raise `InputError` if W v and Wᵀ v differ for a fixed v."""
     v = 2.0 + np.cos(np.arange(W.shape[0]))
-    apart = np.abs(W @ v - W.T @ v).max()
-    if apart > _SYMMETRIC * np.abs(W.data).max(initial=0.0):
-        raise ValueError("W is not symmetric; a Laplacian is that of an undirected graph")
+    if np.abs(W @ v - W.T @ v).max() > _SYMMETRIC * np.abs(W.data).max(initial=0.0):
+        raise InputError("is not symmetric; a Laplacian needs an undirected graph", "W")

@@ -1,8 +1,8 @@
-"""Rows that lie in one place, read a run at a time: arrays, files, streams.
+"""Readers: rows from one array, file or iterable.
 
-There are two kinds. What can be sliced (an array, a mapped file, a zarr array) gives any rows at
-once; what can only be run through (Parquet, an iterable of blocks) is read on from where the last
-read ended. A file is opened when it is read and never travels: a pickled source is a path.
+An `ArrayReader` (array, .npy, zarr) returns any rows directly. A `StreamReader` (Parquet, an
+iterable of blocks) reads in order and continues where the last read ended. Files are opened when
+they are read, so a pickled reader contains a path, not data.
 """
 
 from __future__ import annotations
@@ -18,45 +18,55 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.errors import InputError
+from .._core.errors import InputError, named
 from .formats import (
     MATRIX,
     arrow,
     check_finite,
     check_not_empty,
     choose,
+    different_lengths,
     float_type,
-    naming,
     npy_header,
     parquet_columns,
 )
 
-_BATCH_BYTES = 4 << 20  # decoded at a time by a run through a Parquet file
+_BATCH_BYTES = 4 << 20  # decoded at a time from a Parquet file
 
 
-class Source(Protocol):
-    """Rows of numbers in one place."""
+class RowReader(Protocol):
+    """Rows of numbers from one array, file or iterable."""
 
     name: str  # for messages
     shape: tuple[int, int]
-    dtype: np.dtype[Any]  # float32 or float64, what the numbers fit into
-    breaks: Sequence[int]  # rows at which a block begins best, ascending
-    by_row: bool  # are single rows read without their neighbours?
+    dtype: np.dtype[Any]  # float32 or float64
+    breaks: Sequence[int]  # rows at which a block should begin, ascending
+    by_row: bool  # can single rows be read without their neighbours?
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows start to stop: an array of its own, or a view that is not to be changed."""
+        """Return rows start to stop: a new array, or a view that must not be changed."""
 
     def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
-        """Given rows, of a source that reads by row."""
+        """Return the given rows; only if `by_row`."""
 
 
-class Sliced:
-    """Rows of anything that has a shape and can be sliced."""
+def as_matrix(
+    shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> tuple[tuple[int, int], np.dtype[Any]]:
+    """Check that this is a matrix of real numbers; return its shape and floating type."""
+    if len(shape) != 2 or dtype.kind not in "biuf":
+        raise InputError(f"{MATRIX[2]}; this is {shape} {dtype}: convert it")
+    check_not_empty(shape)
+    return (int(shape[0]), int(shape[1])), float_type(dtype)
+
+
+class ArrayReader:
+    """Rows of any object with a shape and slices."""
 
     def __init__(self, name: str, data: Any) -> None:
         self.name, self.data = name, data
@@ -66,7 +76,7 @@ class Sliced:
         chunks = getattr(data, "chunks", None)
         step = chunks[0] if chunks and isinstance(chunks[0], int) else None
         self.breaks: Sequence[int] = range(0, self.shape[0], step) if step else ()
-        self.by_row = isinstance(data, np.ndarray | Mapped)
+        self.by_row = isinstance(data, np.ndarray | MappedArray)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         return np.asarray(self.data[start:stop]).view()
@@ -76,8 +86,8 @@ class Sliced:
 
 
 @dataclass(frozen=True)
-class Mapped:
-    """An array in a file, mapped anew each time it is sliced: no page is held that nobody uses."""
+class MappedArray:
+    """An array in a file, mapped again for each slice so that unused pages are released."""
 
     path: str
     dtype: np.dtype[Any]
@@ -91,7 +101,29 @@ class Mapped:
         return whole[key]
 
 
-class ZarrRows:
+def npy_reader(path: Path) -> ArrayReader:
+    """Return a reader of a .npy file."""
+    with open(path, "rb") as file:
+        header = npy_header(file, path.stat().st_size)
+    choose([header.field()], path, None, MATRIX)
+    check_not_empty(header.shape)
+    shape, fortran_order, dtype, start = header
+    data = MappedArray(os.path.abspath(path), dtype, shape, start, fortran_order)
+    return ArrayReader(str(path), data)
+
+
+def memmap_reader(name: str, data: np.memmap[Any, Any]) -> ArrayReader:
+    """Return a reader of a memory map that keeps the path of its file where possible."""
+    if data.filename is None or data.mode == "c" or not data.flags.c_contiguous or not data.size:
+        return ArrayReader(name, data)
+    # `offset` of a slice is that of the whole map, so the start is computed from the address.
+    begin = np.frombuffer(data._mmap, np.uint8).ctypes.data  # type: ignore[attr-defined]
+    offset = data.offset - data.offset % mmap.ALLOCATIONGRANULARITY + data.ctypes.data - begin
+    path = os.path.abspath(data.filename)
+    return ArrayReader(name, MappedArray(path, data.dtype, data.shape, offset))
+
+
+class ZarrArray:
     """A zarr array, opened when it is first used."""
 
     def __init__(self, path: str) -> None:
@@ -120,11 +152,16 @@ class ZarrRows:
         return self._array[key]
 
 
-class Streamed:
-    """Rows that can only be run through, from a few entries on.
+def zarr_reader(path: Path) -> ArrayReader:
+    """Return a reader of a zarr array in a folder."""
+    return ArrayReader(str(path), ZarrArray(os.path.abspath(path)))
 
-    Each thread has a place of its own, where its last read ended; reading on from there costs
-    nothing, going back means to begin again at the entry before.
+
+class StreamReader:
+    """Rows that can only be read in order, from one of a few entry points.
+
+    Each thread keeps its position. Reading on from there is free; going back restarts at the
+    nearest entry point before the row.
     """
 
     by_row = False
@@ -134,24 +171,24 @@ class Streamed:
         name: str,
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
-        run: Callable[[int], Iterator[NDArray[Any]]],  # arrays of rows from an entry to the end
-        entries: Sequence[int],
+        run: Callable[[int], Iterator[NDArray[Any]]],  # arrays of rows from entry point i on
+        entries: Sequence[int],  # row of each entry point
         breaks: Sequence[int],
     ) -> None:
         self.name, self.run, self.entries, self.breaks = name, run, entries, breaks
         self.shape, self.dtype = as_matrix(shape, dtype)
-        self._place = threading.local()
+        self._position = threading.local()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_place"}
+        return {name: value for name, value in vars(self).items() if name != "_position"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _place=threading.local())
+        vars(self).update(state, _position=threading.local())
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         block = np.empty((stop - start, self.shape[1]), dtype=self.dtype)
         entry = bisect_right(self.entries, start) - 1
-        row, pieces, rest = vars(self._place).pop("at", (-1, iter(()), block[:0]))
+        row, pieces, rest = vars(self._position).pop("at", (-1, iter(()), block[:0]))
         if not self.entries[entry] <= row <= start:
             row, pieces, rest = self.entries[entry], self.run(entry), block[:0]
         while row < stop:
@@ -161,63 +198,26 @@ class Streamed:
             if row >= start:
                 block[row - start : row - start + size] = rest[:size]
             row, rest = row + size, rest[size:]
-        self._place.at = row, pieces, rest
+        self._position.at = row, pieces, rest
         return block
 
     def _next(self, pieces: Iterator[NDArray[Any]], row: int) -> NDArray[Any]:
-        """The next rows of a run, which begin at `row`."""
+        """Return the next rows of the stream, which begin at `row`."""
         n, width = self.shape
         try:
-            found = next(pieces)
+            piece = next(pieces)
         except StopIteration:
-            raise InputError(f"gave fewer than {n} rows when read again") from None
-        if found.shape[1] != width:
-            lengths = f"row {row} (counted from 0) has {found.shape[1]} values, row 0 has {width}"
-            raise InputError(f"all rows must have one length; {lengths}: fill or drop such rows")
-        return found
+            raise InputError(f"had fewer than {n} rows when read again") from None
+        if piece.shape[1] != width:
+            raise different_lengths(row, piece.shape[1], 0, width)
+        return piece
 
     def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         raise NotImplementedError("a stream is read in order")
 
 
-def as_matrix(
-    shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> tuple[tuple[int, int], np.dtype[Any]]:
-    """The shape of a matrix of real numbers, and the floating type that they fit into."""
-    if len(shape) != 2 or dtype.kind not in "biuf":
-        raise InputError(f"{MATRIX[2]}; this is {shape} {dtype}: convert it")
-    check_not_empty(shape)
-    return (int(shape[0]), int(shape[1])), float_type(dtype)
-
-
-def npy_source(path: Path) -> Sliced:
-    """A .npy file, mapped."""
-    with open(path, "rb") as file:
-        header = npy_header(file, path.stat().st_size)
-    choose([header.field()], path, None, MATRIX)
-    check_not_empty(header.shape)
-    shape, fortran_order, dtype, start = header
-    return Sliced(str(path), Mapped(os.path.abspath(path), dtype, shape, start, fortran_order))
-
-
-def memmap_source(name: str, data: np.memmap[Any, Any]) -> Sliced:
-    """A mapped array, by the file that it lies in where that can be told."""
-    if data.filename is None or data.mode == "c" or not data.flags.c_contiguous or not data.size:
-        return Sliced(name, data)
-    # A slice keeps the offset of the whole: where it begins is told by its address.
-    begin = np.frombuffer(data._mmap, np.uint8).ctypes.data  # type: ignore[attr-defined]
-    offset = data.offset - data.offset % mmap.ALLOCATIONGRANULARITY + data.ctypes.data - begin
-    path = os.path.abspath(data.filename)
-    return Sliced(name, Mapped(path, data.dtype, data.shape, offset))
-
-
-def zarr_source(path: Path) -> Sliced:
-    """A zarr array in a folder."""
-    return Sliced(str(path), ZarrRows(os.path.abspath(path)))
-
-
-def parquet_source(path: Path, key: str | None = None) -> Streamed:
-    """A Parquet file: one column of vectors, or all numeric columns side by side."""
+def parquet_reader(path: Path, key: str | None = None) -> StreamReader:
+    """Return a reader of one vector column of a Parquet file, or of all its numeric columns."""
     metadata = arrow().parquet.read_metadata(path)
     sizes = [metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)]
     *starts, n = accumulate(sizes, initial=0)
@@ -225,15 +225,15 @@ def parquet_source(path: Path, key: str | None = None) -> Streamed:
     first = next(_parquet_rows(path, key, starts, 1, 0))
     batch = max(1, _BATCH_BYTES // max(1, first[0].nbytes))
     run = partial(_parquet_rows, Path(os.path.abspath(path)), key, starts, batch)
-    return Streamed(str(path), (n, first.shape[1]), first.dtype, run, starts, starts)
+    return StreamReader(str(path), (n, first.shape[1]), first.dtype, run, starts, starts)
 
 
 def _parquet_rows(
     path: Path, key: str | None, starts: Sequence[int], batch_rows: int, entry: int
 ) -> Iterator[NDArray[Any]]:
-    """The rows of a file from one row group on, a few at a time."""
+    """Yield the rows of a file from one row group on, in batches."""
     pa = arrow()
-    # With other settings all of a row group is read before its first row is there.
+    # The default settings read a whole row group before the first row is returned.
     with pa.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
         column = choose(parquet_columns(file.schema_arrow), path, key, MATRIX)
         for group in range(entry, len(starts)):
@@ -244,83 +244,76 @@ def _parquet_rows(
                 row += batch.num_rows
 
 
-def iterable_source(name: str, blocks: Iterable[Any]) -> Streamed:
-    """Blocks that an object gives each time it is iterated; once now, to see their shapes."""
+def iterable_reader(name: str, blocks: Iterable[Any]) -> StreamReader:
+    """Return a reader of an object that yields the same blocks each time it is iterated.
+
+    It is iterated once here, for the shapes and types of the blocks.
+    """
     shapes, dtype = [], np.dtype(np.float32)
-    for block in _checked(name, blocks):
+    for block in _checked_blocks(name, blocks):
         shapes.append(block.shape)
         dtype = np.result_type(dtype, float_type(block.dtype))
     *starts, n = accumulate((rows for rows, _ in shapes), initial=0)
-    with naming(name):
+    with named(name):
         check_not_empty((n,))
-    run = partial(_run, name, blocks)
-    return Streamed(name, (n, shapes[0][1]), dtype, run, [0], starts)
+    run = partial(_checked_blocks, name, blocks)
+    return StreamReader(name, (n, shapes[0][1]), dtype, run, [0], starts)
 
 
-def _run(name: str, blocks: Iterable[Any], entry: int) -> Iterator[NDArray[Any]]:
-    return _checked(name, blocks)  # the only entry is the first block
-
-
-def _checked(name: str, blocks: Iterable[Any]) -> Iterator[NDArray[Any]]:
-    """The blocks as arrays, all of one width."""
+def _checked_blocks(name: str, blocks: Iterable[Any], entry: int = 0) -> Iterator[NDArray[Any]]:
+    """Yield the blocks as arrays of equal width; the only entry point is the first block."""
     width = None
     for number, block in enumerate(blocks):
         array = np.asarray(block)
-        with naming(f"{name}: block {number}"):
+        with named(f"{name}: block {number}"):
             (_, columns), _ = as_matrix(array.shape, array.dtype)
-        width = width or columns
-        if columns != width:
-            raise InputError(
-                f"{name}: block {number} has {columns} columns where block 0 has {width}; "
-                "all must have the same"
-            )
+            width = width or columns
+            if columns != width:
+                raise InputError(f"has {columns} columns, block 0 has {width}; use equal widths")
         yield array
 
 
-def spooled(name: str, blocks: Iterator[Any]) -> Sliced:
-    """Blocks that come only once, kept in a temporary .npy file that goes with the source.
+def spooled_reader(name: str, blocks: Iterator[Any]) -> ArrayReader:
+    """Write the blocks of an iterator to a temporary .npy file, and return a reader of it.
 
-    It lies where `tempfile` puts it: set TMPDIR to a folder with room for all rows.
+    The file is deleted with the reader. Set TMPDIR to a folder with enough space for all rows.
     """
     descriptor, path = tempfile.mkstemp(prefix="bridgehash-", suffix=".npy")
     try:
         with open(descriptor, "wb") as file:
-            mapped = Mapped(path, *_written(file, name, blocks))
+            data = MappedArray(path, *_write_blocks(file, name, blocks))
     except BaseException:
         os.unlink(path)
         raise
-    weakref.finalize(mapped, Path(path).unlink, missing_ok=True)
-    return Sliced(name, mapped)
+    weakref.finalize(data, Path(path).unlink, missing_ok=True)
+    return ArrayReader(name, data)
 
 
-def _written(
-    file: IO[bytes], name: str, blocks: Iterator[Any]
+def _write_blocks(
+    file: Any, name: str, blocks: Iterator[Any]
 ) -> tuple[np.dtype[Any], tuple[int, int], int]:
-    """Write the blocks one below the other: their type, their shape, where they begin."""
+    """Write blocks to a .npy file; return the type, the shape and the offset of the values."""
     dtype, n, width, begin = np.dtype(np.float32), 0, 0, 0
-    for number, block in enumerate(_checked(name, blocks)):
+    for number, block in enumerate(_checked_blocks(name, blocks)):
         if number == 0:
             dtype, width = float_type(block.dtype), block.shape[1]
             begin = _write_header(file, dtype, (0, width))
-        elif not np.can_cast(float_type(block.dtype), dtype):
-            raise InputError(
-                f"{name}: block {number} is {block.dtype} where block 0 is {dtype}; "
-                "give all blocks in one type"
-            )
-        block = np.ascontiguousarray(block, dtype=dtype)
-        with naming(f"{name}: block {number}"):
+        with named(f"{name}: block {number}"):
+            if not np.can_cast(float_type(block.dtype), dtype):
+                raise InputError(f"is {block.dtype}, block 0 is {dtype}; use one type")
+            block = np.ascontiguousarray(block, dtype=dtype)
             check_finite(block)
         file.write(block.data)
         n += len(block)
-    with naming(name):
+    with named(name):
         check_not_empty((n,))
     file.seek(0)
-    _write_header(file, dtype, (n, width))  # of the same length: NumPy leaves room for n to grow
+    _write_header(file, dtype, (n, width))  # the same length: NumPy leaves space for a larger n
     return dtype, (n, width), begin
 
 
-def _write_header(file: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, int]) -> int:
+def _write_header(file: Any, dtype: np.dtype[Any], shape: tuple[int, int]) -> int:
     descr = np.lib.format.dtype_to_descr(dtype)
     header = {"descr": descr, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)
-    return file.tell()
+    return int(file.tell())

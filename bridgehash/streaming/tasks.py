@@ -1,13 +1,12 @@
-"""What is done to one block of a standardised matrix: plain functions of a reader and a number.
+"""Tasks: functions of one block of a standardised matrix.
 
-Every result is small or as long as the block, and what the whole matrix needs is their sum or
-their sequence. So a mapper may run them here, or on machines that see the same files.
+Each task takes a `BlockReader` and a block number. The result for the whole matrix is the sum or
+the concatenation of the results, so a mapper can run the tasks here or on other machines.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,16 +19,16 @@ from .._core.arrays import row_squares
 from .._core.linalg import Array, product, unit_rows
 from .blocks import Blocks
 
-_FEW = 4  # rows are read by themselves where they are fewer than one in so many of a block
-_TILE_ROWS, _TILE_COLUMNS = 1024, 2048  # distances held at a time: 16 MB
+_FEW = 4  # fewer than 1/4 of the rows of a block are read one by one
+_TILE_ROWS, _TILE_COLUMNS = 1024, 2048  # distances in memory at a time: 16 MB
 
 
 @dataclass
-class Reader:
-    """Blocks of rows, standardised as they are read; as many as fit are kept.
+class BlockReader:
+    """Blocks of rows, standardised when they are read and cached while they fit.
 
-    Those read first stay: of blocks that are read in turn, again and again, keeping the last ones
-    would keep none that is asked for next.
+    The first blocks stay in the cache. All blocks are read in turn, so a cache of the most recent
+    ones would never be hit.
     """
 
     blocks: Blocks
@@ -37,19 +36,19 @@ class Reader:
     mean: Array | None = None
     scale: float = 1.0
     cache_bytes: int = 0
-    _kept: dict[int, Array] = field(default_factory=dict, init=False, repr=False)
+    _cache: dict[int, Array] = field(default_factory=dict, init=False, repr=False)
     _lock: Any = field(default_factory=threading.Lock, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_kept": {}, "_lock": None}
+        return {**vars(self), "_cache": {}, "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=threading.Lock())
 
     def standardised(self, X: Array) -> Array:
-        """Raw rows as the solver sees them, in the place of X where X owns its memory."""
+        """Return standardised rows; X is overwritten if it owns its memory."""
         if self.unit_rows:
-            X = unit_rows(X)  # the same bits as those of an encoder that has this map
+            X = unit_rows(X)  # the same bits as in an encoder with this map
         if self.mean is None:
             return X
         X = np.subtract(X, self.mean, out=X if X.flags.owndata else None)
@@ -57,27 +56,27 @@ class Reader:
         return X
 
     def block(self, i: int) -> Array:
-        """Block i, not to be changed."""
-        if i in self._kept:
-            return self._kept[i]
+        """Return block i, read-only."""
+        if i in self._cache:
+            return self._cache[i]
         X = self.standardised(self.blocks.read(i))
         X.flags.writeable = False
         with self._lock:
-            held = sum(block.nbytes for block in self._kept.values())
-            if held + X.nbytes <= self.cache_bytes:
-                self._kept[i] = X
+            used = sum(block.nbytes for block in self._cache.values())
+            if used + X.nbytes <= self.cache_bytes:
+                self._cache[i] = X
         return X
 
     def rows(self, i: int, inside: NDArray[np.intp]) -> Array:
-        """Some rows of block i, numbered inside it."""
+        """Return some rows of block i, numbered within it."""
         start, stop = self.blocks.bounds(i)
         few = len(inside) * _FEW < stop - start and self.blocks.reads_by_row(i)
-        if i in self._kept or not few:
+        if i in self._cache or not few:
             return self.block(i)[inside]
         return self.standardised(self.blocks.read_rows(i, inside))
 
     def take(self, rows: NDArray[np.intp]) -> Array:
-        """Rows of any blocks."""
+        """Return rows of any blocks."""
         taken = np.empty((len(rows), self.blocks.shape[1]), dtype=self.blocks.dtype)
         for i, places, inside in self.blocks.by_block(rows):
             taken[places] = self.rows(i, inside)
@@ -85,30 +84,30 @@ class Reader:
 
 
 class Moments(NamedTuple):
-    """Number and mean of rows, and the sum of their squared distances from it."""
+    """Number of rows, their mean, and the sum of their squared distances from it."""
 
     n: int
     mean: NDArray[np.float64]
     squares: float
 
     def __or__(self, other: Moments) -> Moments:
-        """Those of both sets of rows (Chan, Golub & LeVeque 1979): large means do not cancel."""
+        """Combine two sets of rows (Chan, Golub & LeVeque 1979), stable for large means."""
         n = self.n + other.n
-        apart = other.mean - self.mean
-        between = float(apart @ apart) * self.n * other.n / n
-        return Moments(n, self.mean + apart * (other.n / n), self.squares + other.squares + between)
+        delta = other.mean - self.mean
+        between = float(delta @ delta) * self.n * other.n / n
+        return Moments(n, self.mean + delta * (other.n / n), self.squares + other.squares + between)
 
     def mean_square(self, centre: Array) -> float:
-        """Mean squared distance of the rows from a point."""
-        apart = self.mean - centre
-        return self.squares / self.n + float(apart @ apart)
+        """Return the mean squared distance of the rows from a point."""
+        delta = self.mean - centre
+        return self.squares / self.n + float(delta @ delta)
 
 
-def moments(reader: Reader, i: int) -> Moments:
-    """Moments of block i, once its values are seen to be finite."""
+def moments(reader: BlockReader, i: int) -> Moments:
+    """Return the moments of block i; raise `InputError` for NaN and infinity."""
     X = reader.standardised(reader.blocks.read_checked(i))
     n = len(X)
-    with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at the sum of all
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the sum
         mean = X.mean(axis=0, dtype=np.float64)
         near = mean.astype(X.dtype)
         D = np.subtract(X, near, out=X if X.flags.owndata else None)
@@ -117,65 +116,55 @@ def moments(reader: Reader, i: int) -> Moments:
         return Moments(n, mean, max(squares - n * float(rest @ rest), 0.0))
 
 
-def block(reader: Reader, i: int) -> Array:
-    """Block i itself."""
-    return reader.block(i)
-
-
-def rows(reader: Reader, i: int, inside: NDArray[np.intp]) -> Array:
-    """Some rows of block i."""
-    return reader.rows(i, inside)
-
-
-def squares(reader: Reader, i: int) -> Array:
-    """Squared norms of the rows of block i, in float64."""
+def squares(reader: BlockReader, i: int) -> Array:
+    """Return the squared norms of the rows of block i, in float64."""
     return row_squares(reader.block(i).astype(np.float64, copy=False))
 
 
-def times(reader: Reader, A: Array, i: int) -> Array:
-    """X_i A."""
+def times(reader: BlockReader, A: Array, i: int) -> Array:
+    """Return X_i A."""
     return product(reader.block(i), A)
 
 
-def transposed_times(reader: Reader, i: int, M: Any) -> Array:
-    """X_iᵀ M for the rows of M, dense or sparse, that belong to block i."""
+def transposed_times(reader: BlockReader, i: int, M: Any) -> Array:
+    """Return X_iᵀ M for the rows of M, dense or sparse, that belong to block i."""
     X = reader.block(i)
     return product(X.T, M) if isinstance(M, np.ndarray) else (M.T @ X).T
 
 
-def gram(reader: Reader, i: int, weights: Array | None) -> Array:
-    """X_iᵀ diag(w) X_i on and above its diagonal, in float64; what is below is zero."""
+def gram(reader: BlockReader, i: int, weights: Array | None) -> Array:
+    """Return the upper triangle of X_iᵀ diag(w) X_i in float64, with zeros below."""
     X = reader.block(i).astype(np.float64, copy=False)
     if weights is not None and weights.min() < 0:
         return np.triu(product(X.T, weights[:, None] * X))
     Z = X if weights is None else np.sqrt(weights)[:, None] * X
     half: Any = get_blas_funcs("syrk", (Z,))
-    return half(1.0, Z.T)  # the transpose is in Fortran's order: nothing is copied
+    return half(1.0, Z.T)  # Z.T has Fortran order, so nothing is copied
 
 
 def against(
-    reader: Reader, i: int, degrees: Array, columns: NDArray[np.intp], W: csc_array
+    reader: BlockReader, i: int, degrees: Array, columns: NDArray[np.intp], W: csc_array
 ) -> Array:
-    """X_iᵀ(D_i X_i - W X_c): block i against rows c = `columns` of all blocks, W of shape (n_i, c).
+    """Return X_iᵀ(D_i X_i - W X_c), where c = `columns` are rows of any blocks.
 
-    As many rows are held at a time as block i has.
+    W has shape (n_i, c). At most n_i rows of X_c are in memory at a time.
     """
     X = reader.block(i)
     Y = degrees[:, None] * X
-    for part in _runs(len(columns), len(X)):
+    for part in _slices(len(columns), len(X)):
         Y -= W[:, part] @ reader.take(columns[part])
     return product(X.T, Y)
 
 
-def _runs(n: int, size: int) -> Iterator[slice]:
-    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+def _slices(n: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
-def nearest(reader: Reader, k: int, i: int) -> tuple[Array, NDArray[np.intp]]:
-    """Squared distances and numbers of the k other rows nearest to each row of block i.
+def nearest(reader: BlockReader, k: int, i: int) -> tuple[Array, NDArray[np.intp]]:
+    """Return squared distances and numbers of the k other rows nearest to each row of block i.
 
-    Equal distances go by number. Blocks are gone through in their order, so that a row as far as
-    the last one held can only come after it.
+    Equal distances are ordered by number: blocks are read in order, so a later row replaces an
+    earlier one only if it is strictly nearer.
     """
     X, n = reader.block(i), reader.blocks.shape[0]
     F = np.full((len(X), k), np.inf, dtype=X.dtype)
@@ -184,31 +173,31 @@ def nearest(reader: Reader, k: int, i: int) -> tuple[Array, NDArray[np.intp]]:
     for j in range(reader.blocks.n_blocks):
         Y, first = X if j == i else reader.block(j), reader.blocks.bounds(j)[0]
         squares_j = row_squares(Y)
-        for down in _runs(len(X), _TILE_ROWS):
-            for across in _runs(len(Y), _TILE_COLUMNS):
+        for down in _slices(len(X), _TILE_ROWS):
+            for across in _slices(len(Y), _TILE_COLUMNS):
                 D = product(-2.0 * X[down], Y[across].T)
                 D += squares_j[across]
                 D += squares_i[down, None]
                 np.maximum(D, 0.0, out=D)
                 if j == i:
-                    _leave_out_diagonal(D, down.start, across.start)
+                    _exclude_self(D, down.start, across.start)
                 _keep_nearest(F[down], columns[down], D, first + across.start)
     return F, columns
 
 
-def _leave_out_diagonal(D: Array, row: int, column: int) -> None:
-    """NaN, never the nearer one, between a row and itself; D begins at that row and column."""
+def _exclude_self(D: Array, row: int, column: int) -> None:
+    """Set the distance of each row to itself to NaN; D begins at this row and column."""
     low, high = max(row, column), min(row + D.shape[0], column + D.shape[1])
     both = np.arange(low, high)
     D[both - row, both - column] = np.nan
 
 
 def _keep_nearest(F: Array, columns: NDArray[np.intp], D: Array, first: int) -> None:
-    """Let distances D to rows `first`, `first` + 1, … replace farther ones in F and `columns`."""
+    """Merge distances D to rows `first`, `first` + 1, … into F and `columns`."""
     k = F.shape[1]
     if np.isfinite(F[:, -1]).all():
         near = F[:, -1:] > D
-    else:  # at first, as long as not every row has k neighbours
+    else:  # some rows do not have k neighbours yet
         reach = np.partition(D, k - 1, axis=1)[:, k - 1 : k] if D.shape[1] > k else np.inf
         near = reach >= D
     down, across = np.divmod(np.flatnonzero(near), D.shape[1])
@@ -216,7 +205,7 @@ def _keep_nearest(F: Array, columns: NDArray[np.intp], D: Array, first: int) -> 
     rows = np.concatenate([np.repeat(touched, k), down])
     distances = np.concatenate([F[touched].ravel(), D[down, across]])
     numbers = np.concatenate([columns[touched].ravel(), first + across])
-    order = np.lexsort((distances, rows))  # stable: what is held comes before what is as near
+    order = np.lexsort((distances, rows))  # stable: earlier rows come first
     begin = np.searchsorted(rows[order], touched)
     best = order[begin[:, None] + np.arange(k)]
     F[touched], columns[touched] = distances[best], numbers[best]

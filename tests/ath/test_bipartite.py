@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from bridgehash import ATH
+from bridgehash import ATH, InputError, TrainingData
 from bridgehash.ath.bipartite import AdaptiveBipartite, GivenBipartite, LabelBipartite, as_graph
 from bridgehash.neighbors.graphs import label_graph
 from tests import reference
@@ -21,7 +21,7 @@ def projections(seed, n_s, n_t):
 
 
 def learned(bipartite, H_s, H_t):
-    graph = bipartite.rule()(H_s, H_t)
+    graph = bipartite.rule(TrainingData(H_s, H_t))(H_s, H_t)
     return graph, graph @ np.eye(len(H_t))
 
 
@@ -75,8 +75,8 @@ def test_targets_at_one_place_share_evenly(gamma):
 
 
 def test_learned_graph_follows_the_projections():
-    rule = AdaptiveBipartite(1).rule()
     H_t = np.array([[0.0], [10.0], [25.0]])
+    rule = AdaptiveBipartite(1).rule(TrainingData(H_t, H_t))
     for place, column in ((1.0, 0), (9.0, 1), (30.0, 2)):
         W = rule(np.array([[place]]), H_t) @ np.eye(3)
         np.testing.assert_array_equal(W, np.eye(3)[[column]])
@@ -84,7 +84,7 @@ def test_learned_graph_follows_the_projections():
 
 def test_label_graph_is_that_of_the_labels_whatever_the_projections():
     y_s, y_t = np.array([0, 1, -1, 2]), np.array([2, 0, 0])
-    rule = LabelBipartite().rule(y_s, y_t)
+    rule = LabelBipartite().rule(TrainingData(None, None, y_s, y_t))
     for seed in range(2):
         W = rule(*projections(seed, 4, 3)) @ np.eye(3)
         np.testing.assert_array_equal(W, reference.label_graph(y_s, y_t))
@@ -93,14 +93,15 @@ def test_label_graph_is_that_of_the_labels_whatever_the_projections():
 @pytest.mark.parametrize("missing", ["y_source", "y_target"])
 def test_label_graph_names_the_missing_labels(missing):
     labels = {"y_source": np.array([0]), "y_target": np.array([0])} | {missing: None}
-    with pytest.raises(ValueError, match=f"needs {missing}"):
-        LabelBipartite().rule(**labels)
+    with pytest.raises(InputError, match=f"^{missing}: missing"):
+        LabelBipartite().rule(TrainingData(None, None, **labels))
 
 
-@pytest.mark.parametrize("form", [np.asarray, csr_array, lambda W: as_graph(csr_array(W))])
+@pytest.mark.parametrize("form", [np.asarray, csr_array, lambda W: as_graph(csr_array(W), (4, 3))])
 def test_given_graph_is_kept(form):
     W = np.random.default_rng(0).random((4, 3))
-    graph = GivenBipartite(form(W)).rule()(*projections(0, 4, 3))
+    H = projections(0, 4, 3)
+    graph = GivenBipartite(form(W)).rule(TrainingData(*H))(*H)
     np.testing.assert_allclose(graph @ np.eye(3), W)
     np.testing.assert_allclose(graph.T @ np.eye(4), W.T)
     assert graph.penalty == 0.0
@@ -108,7 +109,7 @@ def test_given_graph_is_kept(form):
 
 def test_a_graph_operator_stands_for_itself():
     graph = label_graph(np.array([0, 1]), np.array([1]))
-    assert as_graph(graph) is graph
+    assert as_graph(graph, (2, 1)) is graph
 
 
 @pytest.mark.parametrize("value", [-0.1, np.nan, np.inf])
@@ -116,7 +117,7 @@ def test_weights_that_are_no_weights_are_refused(value):
     W = np.ones((4, 3))
     W[1, 2] = value
     with pytest.raises(ValueError, match="weights"):
-        GivenBipartite(W).rule()
+        GivenBipartite(W).rule(TrainingData(*projections(0, 4, 3)))
 
 
 def test_a_given_graph_of_another_shape_is_refused():

@@ -8,9 +8,10 @@ import sys
 import numpy as np
 import pytest
 
-from bridgehash import ATH, as_blocks
+from bridgehash import ATH, InputError, as_blocks
+from bridgehash._core.validation import Size
 from bridgehash.ath import fit as memory
-from bridgehash.ath.fit import parse_size, plan_memory
+from bridgehash.ath.fit import plan_memory
 
 PRESETS = {
     "unsupervised": (),
@@ -37,29 +38,31 @@ def domains(dtype=np.float64):
     return X_s.astype(dtype), X_t.astype(dtype), {"y_source": y_s, "y_target": y_t}
 
 
-def limited(X_s, X_t, extra, realisation, **settings):
+def limited(X_s, X_t, extra, variant, **settings):
     """A fit whose limit leaves no room for the rows."""
     item = X_s.itemsize
     n = len(X_s) + len(X_t)
     always = n * 16 * item * memory._STATE + 4 * 20**2 * 8
     limit = always + 2 * memory._WORK * (1 << 12)
     assert plan_memory(limit, (as_blocks(X_s), as_blocks(X_t)), 16).in_blocks
-    settings = {"random_state": 0, "max_iter": 4, "tol": 0.0, "memory_limit": limit} | settings
-    return getattr(ATH, realisation)(16, **settings).fit(X_s, X_t, **extra)
-
-
-def in_memory(X_s, X_t, extra, realisation, **settings):
     settings = {"random_state": 0, "max_iter": 4, "tol": 0.0} | settings
-    return getattr(ATH, realisation)(16, **settings).fit(X_s, X_t, **extra)
+    device = {"device": settings.pop("device", None)}
+    hasher = getattr(ATH, variant)(16, **settings)
+    return hasher.fit(X_s, X_t, **extra, memory_limit=limit, **device)
 
 
-@pytest.mark.parametrize("realisation", PRESETS)
+def in_memory(X_s, X_t, extra, variant, **settings):
+    settings = {"random_state": 0, "max_iter": 4, "tol": 0.0} | settings
+    return getattr(ATH, variant)(16, **settings).fit(X_s, X_t, **extra)
+
+
+@pytest.mark.parametrize("variant", PRESETS)
 @pytest.mark.parametrize("center", ["domain", "joint"])
-def test_blocks_give_the_projections_of_a_fit_in_memory(small, realisation, center):
+def test_blocks_give_the_projections_of_a_fit_in_memory(small, variant, center):
     X_s, X_t, labels = domains()
-    extra = {name: labels[name] for name in PRESETS[realisation]}
-    ours = limited(X_s, X_t, extra, realisation, center=center)
-    whole = in_memory(X_s, X_t, extra, realisation, center=center)
+    extra = {name: labels[name] for name in PRESETS[variant]}
+    ours = limited(X_s, X_t, extra, variant, center=center)
+    whole = in_memory(X_s, X_t, extra, variant, center=center)
     for domain in ("source", "target"):
         one, other = ours.encoder(domain), whole.encoder(domain)
         np.testing.assert_allclose(one.projection, other.projection, atol=1e-10)
@@ -109,13 +112,13 @@ def test_parts_that_need_all_rows_are_named(small, settings, words):
 
 def test_a_limit_that_is_too_small_says_what_is_needed():
     X_s, X_t, _ = domains()
-    with pytest.raises(ValueError, match=r"memory_limit='1MiB' is too small .* GiB are needed"):
-        ATH.unsupervised(16, memory_limit="1MiB").fit(X_s, X_t)
+    with pytest.raises(InputError, match=r"^memory_limit: '1MiB' is too small .* GiB are needed"):
+        ATH.unsupervised(16).fit(X_s, X_t, memory_limit="1MiB")
 
 
 def test_a_large_limit_changes_nothing():
     X_s, X_t, _ = domains()
-    ours = in_memory(X_s, X_t, {}, "unsupervised", memory_limit="8GiB")
+    ours = in_memory(X_s, X_t, {"memory_limit": "8GiB"}, "unsupervised")
     whole = in_memory(X_s, X_t, {}, "unsupervised")
     np.testing.assert_array_equal(
         ours.encoder("target").projection, whole.encoder("target").projection
@@ -126,13 +129,7 @@ def test_a_large_limit_changes_nothing():
     ("text", "n"), [("1KiB", 1024), ("2 mb", 2 << 20), ("0.5G", 1 << 29), ("7", 7), (9, 9)]
 )
 def test_sizes_are_read(text, n):
-    assert parse_size(text) == n
-
-
-@pytest.mark.parametrize("text", ["much", "1..5GiB", "-3GiB", "4 GiBs", "."])
-def test_what_is_no_size_is_refused(text):
-    with pytest.raises(ValueError, match="is not a size"):
-        parse_size(text)
+    assert Size.n_bytes(text) == n
 
 
 FIT = """
@@ -145,7 +142,7 @@ rng = np.random.default_rng(0)
 ATH.unsupervised(16, max_iter=1).fit(rng.normal(size=(60, 8)), rng.normal(size=(60, 8)))
 before = peak()
 settings = dict(max_iter=2, tol=0.0, random_state=0)
-ATH.unsupervised(32, memory_limit=sys.argv[3], **settings).fit(sys.argv[1], sys.argv[2])
+ATH.unsupervised(32, **settings).fit(sys.argv[1], sys.argv[2], memory_limit=sys.argv[3])
 print(peak() - before)
 """
 
@@ -160,4 +157,4 @@ def test_a_limit_is_kept(tmp_path, limit):
     files = [str(tmp_path / f"{name}.npy") for name in ("source", "target")]
     line = [sys.executable, "-c", FIT, *files, limit]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
-    assert int(done.stdout) <= parse_size(limit)
+    assert int(done.stdout) <= Size.n_bytes(limit)

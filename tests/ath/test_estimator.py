@@ -1,5 +1,6 @@
 """ATH as an estimator: its named settings, its record of the fit, its choices and refusals."""
 
+import inspect
 import warnings
 
 import numpy as np
@@ -13,19 +14,23 @@ from bridgehash import (
     AnchorKernel,
     GivenBipartite,
     GivenStart,
+    InputError,
     KNNGraph,
     LabelBipartite,
     LabelGraph,
     PCAStart,
     PrincipalMap,
+    Propagation,
+    TrainingData,
     UnitRows,
 )
+from bridgehash.ath.presets import PRESETS, preset
 from bridgehash.ath.steps import Domain, code_step, objective
 from bridgehash.codes import hamming
 from tests import reference
 from tests.cases import two_domains
 
-REALISATIONS = ("unsupervised", "semi_supervised", "supervised", "kernel")
+VARIANTS = ("unsupervised", "semi_supervised", "supervised", "kernel")
 PAPER = {  # α_s, α_t, β_s, β_t, λ; the graphs of source and target, the bipartite graph, φ
     "unsupervised": (1e-2, 1e-1, 1e-3, 1e-1, 1.0, "knn", "knn", "adaptive", None),
     "semi_supervised": (1e-1, 1e-1, 1e3, 1e-2, 1.0, "labels", "knn", "adaptive", None),
@@ -43,9 +48,9 @@ def data():
     return two_domains()
 
 
-def make(realisation, **parameters):
+def make(variant, **parameters):
     fixed = {"n_bits": 10, "max_iter": 5, "tol": 0.0, "random_state": 0}
-    return getattr(ATH, realisation)(**(fixed | parameters))
+    return getattr(ATH, variant)(**(fixed | parameters))
 
 
 def fit(hasher, data):
@@ -55,48 +60,73 @@ def fit(hasher, data):
 # --- named settings
 
 
-@pytest.mark.parametrize("realisation", REALISATIONS)
-def test_published_settings_are_those_of_the_paper(realisation):
-    parameters = ATH.published(realisation, 32).get_params(deep=False)
-    assert tuple(parameters[name] for name in ORDER) == PAPER[realisation]
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_published_settings_are_those_of_the_paper(variant):
+    parameters = getattr(ATH, variant)(32, published=True).get_params(deep=False)
+    assert tuple(parameters[name] for name in ORDER) == PAPER[variant]
     assert parameters["n_bits"] == 32
 
 
-@pytest.mark.parametrize("realisation", REALISATIONS)
-def test_named_settings_use_the_graphs_of_the_paper(realisation):
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_named_settings_use_the_graphs_of_the_paper(variant):
     kinds = {"knn": KNNGraph, "labels": LabelGraph}
-    parameters = getattr(ATH, realisation)().get_params(deep=False)
+    parameters = getattr(ATH, variant)().get_params(deep=False)
     for name in ("source_graph", "target_graph"):
-        kind = kinds[PAPER[realisation][ORDER.index(name)]]
+        kind = kinds[PAPER[variant][ORDER.index(name)]]
         graph = parameters[name]
         assert isinstance(kinds[graph]() if isinstance(graph, str) else graph, kind)
-    assert parameters["bipartite"] == PAPER[realisation][7]
-    assert parameters["feature_map"] == PAPER[realisation][8]
+    assert parameters["bipartite"] == PAPER[variant][7]
+    assert parameters["feature_map"] == PAPER[variant][8]
 
 
-@pytest.mark.parametrize("realisation", REALISATIONS)
-def test_any_parameter_of_a_named_setting_can_be_replaced(realisation):
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_any_parameter_of_a_named_setting_can_be_replaced(variant):
     for hasher in (
-        getattr(ATH, realisation)(24, lam=7.0, source_graph="knn"),
-        ATH.published(realisation, 24, lam=7.0, source_graph="knn"),
+        getattr(ATH, variant)(24, lam=7.0, source_graph="knn"),
+        getattr(ATH, variant)(24, published=True, lam=7.0, source_graph="knn"),
     ):
         assert (hasher.n_bits, hasher.lam, hasher.source_graph) == (24, 7.0, "knn")
 
 
-def test_an_unknown_realisation_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"'superior'.*unsupervised.*kernel"):
-        ATH.published("superior")
+def test_an_unknown_preset_is_refused_with_the_known_ones():
+    with pytest.raises(InputError, match=r"'superior'.*unsupervised.*kernel"):
+        preset("superior")
+    with pytest.raises(InputError, match=r"unknown published preset 'paired'"):
+        preset("paired", published=True)
 
 
-@pytest.mark.parametrize("realisation", REALISATIONS)
-def test_estimators_share_no_part(realisation):
-    first, second = getattr(ATH, realisation)(), getattr(ATH, realisation)()
+def test_named_constructors_show_every_parameter_with_its_default():
+    for name, settings in PRESETS.items():
+        shown = inspect.signature(getattr(ATH, name)).parameters
+        assert set(ATH().get_params(deep=False)) <= set(shown)
+        assert shown["random_state"].default is None
+        assert all(shown[key].default is value for key, value in settings.items())
+
+
+def test_runtime_options_are_no_part_of_the_model(data, tmp_path):
+    model = make("unsupervised").fit(data.X_source, data.X_target, memory_limit="8GiB")
+    assert not {"device", "memory_limit", "verbose"} & set(model.get_params())
+    model.save(tmp_path / "model.bh")
+    assert b"memory_limit" not in (tmp_path / "model.bh").read_bytes()
+    for option, value in (
+        ("memory_limit", "much"),
+        ("memory_limit", 0),
+        ("device", "nowhere"),
+    ):
+        with pytest.raises(InputError, match=f"^{option}: ") as caught:
+            make("unsupervised").fit(data.X_source, data.X_target, **{option: value})
+        assert caught.value.argument == option
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_estimators_share_no_part(variant):
+    first, second = getattr(ATH, variant)(), getattr(ATH, variant)()
     before = repr(second.get_params())
     for name, value in first.get_params().items():
         if name.endswith("__n_neighbors"):
             first.set_params(**{name: value + 1})
     assert repr(second.get_params()) == before
-    assert repr(getattr(ATH, realisation)().get_params()) == before
+    assert repr(getattr(ATH, variant)().get_params()) == before
 
 
 def test_the_graphs_of_an_estimator_are_set_one_by_one():
@@ -130,9 +160,9 @@ def test_a_name_stands_for_an_object(data, names, objects):
 # --- the record of the fit
 
 
-@pytest.mark.parametrize("realisation", REALISATIONS)
-def test_terms_of_the_objective_add_up(data, realisation):
-    record = fit(make(realisation), data).objective_
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_terms_of_the_objective_add_up(data, variant):
+    record = fit(make(variant), data).objective_
     assert record.dtype.names == ("total", "quantisation", "bridge", "structure", "ridge")
     terms = sum(record[name] for name in record.dtype.names[1:])
     np.testing.assert_allclose(record["total"], terms, rtol=1e-12)
@@ -140,11 +170,11 @@ def test_terms_of_the_objective_add_up(data, realisation):
 
 
 @pytest.mark.parametrize("shape", [{}, {"n_s": 9, "n_t": 8, "d_s": 30, "d_t": 20}])
-@pytest.mark.parametrize("realisation", REALISATIONS)
-def test_the_record_is_the_objective_of_the_encoders(realisation, shape):
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_record_is_the_objective_of_the_encoders(variant, shape):
     """Maps, centring, scale and row space left aside: what encoders say is what was optimised."""
     data = two_domains(**shape)
-    model = fit(make(realisation), data)
+    model = fit(make(variant), data)
     H = [model.decision_function(data.X_source, "source")]
     H.append(model.decision_function(data.X_target, "target"))
     domains = [
@@ -180,7 +210,7 @@ def test_the_learned_graph_is_that_of_the_final_projections(data):
     model = fit(make("unsupervised", bipartite=AdaptiveBipartite(4)), data)
     H_s = model.decision_function(data.X_source, "source")
     H_t = model.decision_function(data.X_target, "target")
-    expected = AdaptiveBipartite(4).rule()(H_s, H_t) @ np.eye(24)
+    expected = AdaptiveBipartite(4).rule(TrainingData(H_s, H_t))(H_s, H_t) @ np.eye(24)
     W = model.bipartite_graph_ @ np.eye(24)
     np.testing.assert_allclose(W, expected, atol=1e-8)
     np.testing.assert_allclose(W.sum(axis=1), 1.0)
@@ -220,9 +250,49 @@ def test_a_graph_may_be_any_operator(data):
     )
 
 
+class Aliased(Operator):
+    """A graph whose product is an array that it keeps."""
+
+    def __init__(self, W, X=None):
+        super().__init__(W)
+        self.kept = {}
+
+    def __matmul__(self, H):
+        return self.kept.setdefault(H.shape, self.W @ H)
+
+    def products(self, H, parts):
+        yield from (self @ H[part] for part in parts)
+
+
+class AliasedGraph:
+    """A domain graph of a user that returns the same array again and again."""
+
+    def build(self, X, y=None):
+        self.graph = Aliased(np.eye(len(X)))
+        return self.graph
+
+
+def test_what_the_graph_of_a_user_returns_is_not_changed(data):
+    chosen = AliasedGraph()
+    make("unsupervised", source_graph=chosen, max_iter=1, beta_source=0.5).fit(
+        data.X_source, data.X_target
+    )
+    kept = next(iter(chosen.graph.kept.values()))
+    assert np.sqrt((kept**2).sum(axis=1).mean()) == pytest.approx(1.0)  # W X, not β W X
+
+
+def test_propagation_that_finds_one_class_blames_no_argument():
+    rng = np.random.default_rng(0)
+    X_s, X_t = np.vstack([np.eye(4), 5 + np.eye(4)]), 9 + 0.01 * rng.normal(size=(8, 4))
+    hasher = ATH.propagated(4, random_state=0, completion=Propagation(n_voters=1, n_rounds=0))
+    with pytest.raises(InputError, match="label propagation found a single class") as caught:
+        hasher.fit(X_s, X_t, y_source=[0] * 4 + [1] * 4)
+    assert caught.value.argument == ""
+
+
 def test_running_out_of_rounds_is_a_warning(data):
     hasher = make("unsupervised", max_iter=1, tol=1e-9)
-    with pytest.warns(ConvergenceWarning, match="max_iter=1 rounds") as caught:
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 iterations") as caught:
         hasher.fit(data.X_source, data.X_target)
     assert caught[0].filename == __file__  # points at the caller
     assert not hasher.converged_
@@ -237,9 +307,9 @@ def test_without_a_tolerance_there_is_no_warning(data):
     assert (hasher.n_iter_, hasher.converged_) == (2, False)
 
 
-@pytest.mark.parametrize("realisation", REALISATIONS)
-def test_defaults_converge_and_stop(data, realisation):
-    model = fit(getattr(ATH, realisation)(n_bits=10, random_state=0), data)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_defaults_converge_and_stop(data, variant):
+    model = fit(getattr(ATH, variant)(n_bits=10, random_state=0), data)
     assert model.converged_
     assert 2 <= model.n_iter_ == len(model.objective_) < model.max_iter
     totals = model.objective_["total"]
@@ -250,7 +320,7 @@ def test_defaults_converge_and_stop(data, realisation):
 
 @pytest.mark.parametrize("verbose", [True, False])
 def test_progress_is_shown_on_request_only(data, capfd, verbose):
-    make("unsupervised", verbose=verbose).fit(data.X_source, data.X_target)
+    make("unsupervised").fit(data.X_source, data.X_target, verbose=verbose)
     out, err = capfd.readouterr()
     assert out == ""
     if verbose:
@@ -264,9 +334,9 @@ def test_progress_is_shown_on_request_only(data, capfd, verbose):
 # --- what the encoders are
 
 
-@pytest.mark.parametrize("realisation", REALISATIONS)
-def test_each_domain_is_centred_by_itself(data, realisation):
-    model = fit(make(realisation), data)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_domain_is_centred_by_itself(data, variant):
+    model = fit(make(variant), data)
     for X, domain in ((data.X_source, "source"), (data.X_target, "target")):
         H = model.decision_function(X, domain)
         np.testing.assert_allclose(H.mean(axis=0), 0.0, atol=1e-9)
@@ -291,11 +361,11 @@ def test_features_are_brought_to_unit_scale(data):
         np.testing.assert_allclose(model.decision_function(X, domain), expected)
 
 
-@pytest.mark.parametrize("realisation", REALISATIONS)
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("unit_rows", [True, False])
-def test_each_domain_may_have_its_own_scale(data, realisation, unit_rows):
+def test_each_domain_may_have_its_own_scale(data, variant, unit_rows):
     scaled = data.changed(X_source=1e3 * data.X_source, X_target=1e-3 * data.X_target)
-    plain, other = (fit(make(realisation, unit_rows=unit_rows), rows) for rows in (data, scaled))
+    plain, other = (fit(make(variant, unit_rows=unit_rows), rows) for rows in (data, scaled))
     for X, scale, domain in ((data.X_source, 1e3, "source"), (data.X_target, 1e-3, "target")):
         np.testing.assert_allclose(
             other.decision_function(scale * X, domain),
@@ -380,21 +450,21 @@ def distance_gap(model, data):
     return (D[~same].mean() - D[same].mean()) / model.n_bits
 
 
-@pytest.mark.parametrize("realisation", ["supervised", "kernel"])
+@pytest.mark.parametrize("variant", ["supervised", "kernel"])
 @pytest.mark.parametrize("d_t", [5, 7])
-def test_labels_bring_the_classes_of_two_spaces_together(realisation, d_t):
+def test_labels_bring_the_classes_of_two_spaces_together(variant, d_t):
     data = two_domains(d_t=d_t, n_s=60, n_t=45)
     for model in (
-        fit(getattr(ATH, realisation)(n_bits=16, random_state=0), data),
-        fit(ATH.published(realisation, n_bits=16, random_state=0), data),
+        fit(getattr(ATH, variant)(n_bits=16, random_state=0), data),
+        fit(getattr(ATH, variant)(n_bits=16, published=True, random_state=0), data),
     ):
         assert distance_gap(model, data) > 0.3
 
 
-@pytest.mark.parametrize("realisation", ["unsupervised", "semi_supervised"])
-def test_one_space_is_bridged_without_labels_of_the_target(realisation):
+@pytest.mark.parametrize("variant", ["unsupervised", "semi_supervised"])
+def test_one_space_is_bridged_without_labels_of_the_target(variant):
     data = two_domains(d_t=7, n_s=60, n_t=45)
-    model = fit(getattr(ATH, realisation)(n_bits=16, random_state=0), data)
+    model = fit(getattr(ATH, variant)(n_bits=16, random_state=0), data)
     assert distance_gap(model, data) > 0.3
 
 
@@ -436,12 +506,11 @@ def test_a_given_graph_bridges_two_spaces_without_labels():
         ("max_iter", 0),
         ("max_iter", 2.5),
         ("tol", -1e-3),
-        ("verbose", 2),
     ],
 )
 def test_parameters_out_of_range_are_refused_by_name(data, name, value):
     hasher = clone(make("unsupervised")).set_params(**{name: value})
-    with pytest.raises(ValueError, match=f"^{name}="):
+    with pytest.raises(ValueError, match=f"^{name}: "):
         hasher.fit(data.X_source, data.X_target)
 
 
@@ -458,17 +527,17 @@ def test_parameters_out_of_range_are_refused_by_name(data, name, value):
     ids=str,
 )
 def test_parameters_of_parts_are_refused_by_name(data, name, part, blamed):
-    with pytest.raises(ValueError, match=f"{blamed}="):
+    with pytest.raises(ValueError, match=f"^{blamed}: "):
         make("unsupervised", **{name: part}).fit(data.X_source, data.X_target)
 
 
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"center": "joint"}, "center='joint' needs one feature space"),
-        ({"source_encoder": "target"}, "source_encoder='target' needs one feature space"),
+        ({"center": "joint"}, "^center: 'joint' needs one feature space"),
+        ({"source_encoder": "target"}, "^source_encoder: 'target' needs one feature space"),
         ({"feature_space": "same"}, "7 and 5 features"),
-        ({"start": "shared_pca"}, "7 and 5 features"),
+        ({"start": "shared_pca"}, "7 and 5 separate features"),
         ({"start": "labels"}, "y_source or y_target"),
     ],
 )

@@ -15,8 +15,7 @@ from bridgehash.ath import propagation as memberships
 from bridgehash.bench import runner
 from bridgehash.bench.runner import Job, run_job
 from bridgehash.bench.spec import MethodSpec
-from bridgehash.datasets import TransferTask, parse_task
-from bridgehash.datasets.spec import TaskSpec
+from bridgehash.datasets import TaskSpec, TransferTask, parse_task
 from bridgehash.models.base import BaseTransferHasher
 
 QUICK = StructuralStart(n_starts=4, n_kept=2)
@@ -90,14 +89,15 @@ def test_a_run_of_a_suite_hands_over_what_is_granted(
         made.append(codes(hasher, seen))
         return evaluate(hasher, seen)
 
-    fit = BaseTransferHasher.fit
+    fits = {cls: cls.fit for cls in (BaseTransferHasher, ATH)}
 
     def noted(self: BaseTransferHasher, *rows: Any, **arguments: Any) -> Any:
         given.append({name for name, value in arguments.items() if value is not None})
-        return fit(self, *rows, **arguments)
+        return fits[ATH if isinstance(self, ATH) else BaseTransferHasher](self, *rows, **arguments)
 
     monkeypatch.setattr(runner, "evaluate", kept)
-    monkeypatch.setattr(BaseTransferHasher, "fit", noted)
+    for cls in fits:
+        monkeypatch.setattr(cls, "fit", noted)
     monkeypatch.setattr(TaskSpec, "checksums", lambda *_: {})
     tasks = [task, *(replace(task, y_target=random_labels(seed)) for seed in (1, 2))]
     for one in tasks:

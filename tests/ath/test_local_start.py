@@ -8,7 +8,7 @@ from bridgehash import ATH, LocalStart, NoGraph
 from bridgehash._core.linalg import SPDSolver
 from bridgehash.ath.fit import Features
 from bridgehash.ath.starts import StartContext, local_directions
-from bridgehash.ath.steps import Domain, departure, normal_matrix, projection_step
+from bridgehash.ath.steps import Domain, normal_matrix, projection_step, ridge_distance
 from bridgehash.neighbors.graphs import SparseGraph, laplacian
 
 
@@ -84,7 +84,7 @@ def test_the_step_is_stationary_where_the_ridge_pulls_to_a_projection():
     def value(A):
         H = X @ A
         fit = 0.7 * ((B - H) ** 2).sum() + 0.4 * ((H - H_other) ** 2).sum()
-        return fit + 2.5 * departure(domain, A)
+        return fit + 2.5 * ridge_distance(domain, A)
 
     for step in rng.normal(size=(10, 6, 3)):
         assert abs(value(A + 1e-5 * step) - value(A - 1e-5 * step)) < 1e-7
@@ -93,7 +93,7 @@ def test_the_step_is_stationary_where_the_ridge_pulls_to_a_projection():
 @pytest.mark.parametrize(("n", "d"), [(40, 6), (8, 20)])
 def test_a_projection_goes_into_the_space_of_the_rows_and_back(n, d):
     X = rows(n=n, d=d)
-    features = Features.of(X, X.mean(axis=0), [], "X")
+    features = Features.standardised(X, X.mean(axis=0), [], "X")
     A = np.random.default_rng(3).normal(size=(d, 4))
     np.testing.assert_allclose(features.Z @ features.inside(A), features.X @ A, atol=1e-10)
 

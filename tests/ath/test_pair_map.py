@@ -207,7 +207,7 @@ def test_spaces_that_are_said_to_be_two_are_made_one():
 @pytest.mark.parametrize("pairs", [None, np.empty((0, 2), dtype=int), [[0, 0]]])
 def test_missing_pairs_are_asked_for(pairs):
     X_s, X_t, *_ = two_views(n=50)
-    with pytest.raises(ValueError, match="give pairs, at least two"):
+    with pytest.raises(ValueError, match=r"pairs: [01] given; at least 2 are needed"):
         ATH.paired(8).fit(X_s, X_t, pairs=pairs)
 
 
@@ -216,15 +216,15 @@ def test_pairs_of_equal_rows_are_refused_by_name(column, name):
     X_s, X_t, *_ = two_views(n=50)
     pairs = same(10)
     pairs[:, column] = 3
-    with pytest.raises(ValueError, match=f"all rows of {name} that pairs names are equal"):
+    with pytest.raises(ValueError, match=f"pairs: all paired rows of {name} are equal"):
         ATH.paired(8).fit(X_s, X_t, pairs=pairs)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"feature_map": "anchors"}, "feature_map=None"),
-        ({"start": "itq"}, "a start with projections"),
+        ({"feature_map": "anchors"}, "feature_map: must be None"),
+        ({"start": "itq"}, "ridge_towards: .start. needs a linear start"),
         ({"target_map": PairMap(ridge=0.0)}, "ridge"),
         ({"target_map": PairMap(n_rounds=-1)}, "n_rounds"),
         ({"target_map": "cart"}, "target_map"),
@@ -238,7 +238,7 @@ def test_choices_that_do_not_go_together_are_refused(changes, message):
 
 def test_pairs_as_a_bridge_are_asked_for_too():
     X_s, X_t, *_ = two_views(n=50)
-    with pytest.raises(ValueError, match="bipartite='pairs' needs pairs"):
+    with pytest.raises(ValueError, match="pairs: missing; bipartite='pairs'"):
         ATH(8, bipartite="pairs").fit(X_s, X_t)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from bridgehash import TrainingData
 from bridgehash.ath.bipartite import AdaptiveBipartite, LabelBipartite
 from bridgehash.ath.solver import solve
 from bridgehash.ath.starts import Start
@@ -86,7 +87,7 @@ def problem(n_s, n_t, labelled):
     bipartite = LabelBipartite() if labelled else AdaptiveBipartite(n_neighbors=ETA)
     arguments = {
         **domains,
-        "bipartite": bipartite.rule(y["source"], y["target"]),
+        "bipartite": bipartite.rule(TrainingData(X["source"], X["target"], *y.values())),
         "start": Start(H["source"], H["target"]),
         "lam": LAM,
         "ridge": RIDGE,

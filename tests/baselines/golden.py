@@ -1,11 +1,11 @@
-"""The stored runs of other people's code on MNIST → USPS, and how a method is held against them."""
+"""Stored runs of public code on MNIST → USPS, and comparisons with them."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from bridgehash import UnitRows
+from bridgehash._core.linalg import unit_rows
 from bridgehash.codes import pack
 from bridgehash.metrics import distance_histogram, radius_pr_area
 
@@ -35,7 +35,7 @@ class Digits:
 
 @dataclass(frozen=True)
 class Stored:
-    """One stored run: its arrays by name, whether or not they depend on the code length."""
+    """One stored run: its arrays by name, for one code length."""
 
     arrays: object
     n_bits: int
@@ -61,14 +61,14 @@ class Stored:
 def load_digits(data_pack, golden):
     data, split = data_pack("mnist_usps"), golden("split_mnist_usps")
     names = ("mnist2000", "usps1800")
-    X_s, X_t = (UnitRows().fit_transform(data[f"{name}_x"].astype(float)) for name in names)
+    X_s, X_t = (unit_rows(data[f"{name}_x"].astype(float)) for name in names)
     y_s, y_t = (data[f"{name}_y"] for name in names)
     train, query = split["train_rows"], split["query_rows"]
     return Digits(X_s, X_t[train], X_t[query], y_s, y_t[train], y_t[query])
 
 
 def assert_same_bits(stored, digits, project):
-    """No bit differs, and the scores are those of the true Hamming distance."""
+    """Check that no bit differs, and that the scores are those of the exact Hamming distance."""
     found = {}
     for name in ("source", "target", "query"):
         found[name] = project(getattr(digits, f"X_{name}")) > 0
@@ -87,6 +87,6 @@ def assert_same_bits(stored, digits, project):
 
 
 def assert_close(found, expected, tolerance):
-    """Largest difference relative to the largest entry."""
+    """Check the largest difference, relative to the largest entry."""
     expected = np.asarray(expected)
     assert np.abs(found - expected).max() <= tolerance * np.abs(expected).max()

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from bridgehash import DPLM, ITQ
+from bridgehash._core.arrays import balanced_signs
 from bridgehash.baselines._anchor_graph import AnchorGraphMap, anchor_graph
-from bridgehash.baselines.dplm import gradient, minimised, objective
-from bridgehash.codes import balanced_signs
-from tests.cases import two_domains
+from bridgehash.baselines.dplm import gradient, minimise, objective
+from tests.cases import over_seeds, two_domains
 
 MU, RHO = 0.07, 0.04
 
@@ -48,19 +48,19 @@ def test_the_gradient_is_that_of_the_objective(graph):
         np.testing.assert_allclose(np.vdot(G, E), rise / (2 * step), rtol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@over_seeds(5)
 def test_every_round_lowers_the_objective(graph, seed):
     B0 = some_codes(seed)
-    B, found = minimised(graph, B0, MU, RHO, max_iter=50)
+    B, found = minimise(graph, B0, MU, RHO, max_iter=50)
     assert (np.diff([objective(graph, B0, MU, RHO), *found]) < 0).all()
     np.testing.assert_allclose(found[-1], objective(graph, B, MU, RHO))
     assert set(np.unique(B)) == {-1.0, 1.0}
 
 
-@pytest.mark.parametrize("seed", range(5))
+@over_seeds(5)
 def test_a_round_flips_the_bits_whose_slope_exceeds_a_threshold(graph, seed):
     B0 = some_codes(seed)
-    B, found = minimised(graph, B0, MU, RHO, max_iter=1)
+    B, found = minimise(graph, B0, MU, RHO, max_iter=1)
     slope = B0 * gradient(graph, B0, MU, RHO)
     flipped = B != B0
     least, most = slope[flipped].min(), slope[~flipped].max()
@@ -72,9 +72,9 @@ def test_a_round_flips_the_bits_whose_slope_exceeds_a_threshold(graph, seed):
             assert objective(graph, lower, MU, RHO) >= objective(graph, B0, MU, RHO)
 
 
-def test_codes_that_cannot_be_bettered_are_left_alone(graph):
-    B, _ = minimised(graph, some_codes(0), MU, RHO, max_iter=50)
-    again, found = minimised(graph, B, MU, RHO, max_iter=50)
+def test_codes_that_cannot_be_improved_do_not_change(graph):
+    B, _ = minimise(graph, some_codes(0), MU, RHO, max_iter=50)
+    again, found = minimise(graph, B, MU, RHO, max_iter=50)
     np.testing.assert_array_equal(again, B)
     assert len(found) == 0
 
@@ -87,7 +87,7 @@ def learned_codes(X, seed, **parameters):
     itq = ITQ(6, random_state=rng).fit(X)
     B = balanced_signs(itq.decision_function(X))
     n, r = B.shape
-    return minimised(graph, B, 5.0 / (n * r), 1.0 / n, **parameters)
+    return minimise(graph, B, 5.0 / (n * r), 1.0 / n, **parameters)
 
 
 def test_linear_codes_are_the_ridge_regression_of_the_learned_ones(X):

@@ -1,15 +1,15 @@
-"""FSDH against the public port, its steps against their definitions, and the words of classes."""
+"""FSDH against the public port, its steps against their definitions, and the codes of classes."""
 
 import numpy as np
-import pytest
 
 from bridgehash import FSDH
 from bridgehash.baselines._kernel import discrete_regression, with_constant
-from bridgehash.baselines.fsdh import CodewordTerm
+from bridgehash.baselines.fsdh import ClassCodeTerm
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
 from tests.baselines.kernels import anchored, projector
+from tests.cases import over_seeds
 
-SEEDS = pytest.mark.parametrize("seed", range(5))
+SEEDS = over_seeds(5)
 
 
 def problem(seed, n=40, r=7, c=4):
@@ -25,7 +25,7 @@ def test_the_stored_run_is_found_again(stored, digits, n_bits):
     found = discrete_regression(
         with_constant(kernel, digits.X_source),
         run.signs("B0"),
-        CodewordTerm(digits.y_source, 1.0),
+        ClassCodeTerm(digits.y_source, 1.0),
         fit_weight=1e-5,
         ridge=1e-2,
         max_iter=5,
@@ -42,16 +42,16 @@ def test_the_weights_are_a_ridge_regression_of_the_codes(seed):
     B, _, _, y = problem(seed)
     Y = np.eye(4)[y]
     expected = np.linalg.solve(Y.T @ Y + 0.3 * np.eye(4), Y.T @ B)
-    W = CodewordTerm(y, 0.3).weights(B)
+    W = ClassCodeTerm(y, 0.3).weights(B)
     np.testing.assert_allclose(W, expected, atol=1e-12)
     loss = ((B - Y @ W) ** 2).sum() + 0.3 * (W**2).sum()
-    np.testing.assert_allclose(CodewordTerm(y, 0.3).loss(B, W), loss)
+    np.testing.assert_allclose(ClassCodeTerm(y, 0.3).loss(B, W), loss)
 
 
 @SEEDS
 def test_no_other_codes_are_better_than_those_of_one_step(seed):
     B, W, H, y = problem(seed)
-    codes = CodewordTerm(y, 1.0).codes(B, W, 0.5 * H)
+    codes = ClassCodeTerm(y, 1.0).codes(B, W, 0.5 * H)
 
     def values(B):
         return (B - W[y]) ** 2 + 0.5 * (B - H) ** 2
@@ -63,7 +63,7 @@ def test_no_other_codes_are_better_than_those_of_one_step(seed):
 @SEEDS
 def test_no_step_raises_the_objective(seed):
     B, W, H, y = problem(seed)
-    term = CodewordTerm(y, 1.0)
+    term = ClassCodeTerm(y, 1.0)
 
     def value(B, W):
         return term.loss(B, W) + 0.5 * ((B - H) ** 2).sum()
@@ -87,14 +87,14 @@ def test_the_recorded_objective_never_rises(seed):
     assert (np.diff(found) <= 1e-9 * found[0]).all()
 
 
-def test_from_random_rows_the_majority_is_the_word_of_a_class():
+def test_from_random_rows_the_majority_is_the_code_of_a_class():
     rng = np.random.default_rng(0)
-    y, B = np.arange(63) % 3, np.where(rng.random((63, 8)) < 0.5, -1.0, 1.0)  # 21 a class: no ties
-    term = CodewordTerm(y, 1.0)
+    y, B = (
+        np.arange(63) % 3,
+        np.where(rng.random((63, 8)) < 0.5, -1.0, 1.0),
+    )  # 21 per class: no ties
+    term = ClassCodeTerm(y, 1.0)
     codes = term.codes(B, term.weights(B), np.zeros_like(B))
     for c in range(3):
         majority = np.sign(B[y == c].sum(axis=0))
         np.testing.assert_array_equal(codes[y == c], np.tile(majority, (21, 1)))
-
-
-# --- words of classes

@@ -4,28 +4,29 @@ import numpy as np
 import pytest
 
 from bridgehash import GTH
-from bridgehash._core.linalg import pca, random_orthonormal, standardised
+from bridgehash._core.linalg import pca, random_orthonormal
+from bridgehash.baselines._projections import standardised
 from bridgehash.baselines.gth import (
-    Side,
+    GTHDomain,
+    code_step,
     first_projections,
     fixed_step,
     half_quadratic,
     loss,
+    projection_step,
     random_signs,
+    rotation_objective,
     safe_step,
     solve,
-    turned,
-    turning_objective,
-    with_new_signs,
 )
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
-from tests.cases import two_domains
+from tests.cases import over_seeds, two_domains
 
 
 def sides(seed=0, d=7, r=4):
     rng = np.random.RandomState(seed)
     return [
-        Side(
+        GTHDomain(
             rng.standard_normal((n, d)),
             random_orthonormal(d, r, rng),
             np.sign(rng.standard_normal((n, r))),
@@ -43,8 +44,8 @@ def some_weights(seed=0, shape=(7, 4)):
 @pytest.mark.parametrize("variant", ["g", "h"])
 def test_the_stored_run_is_found_again(stored, digits, n_bits, variant):
     run, digits = stored(f"gth_{variant}", n_bits), digits.centred()
-    target = Side(digits.X_target, run["Wt0"], run.signs("Bt0"), 0.1)
-    source = Side(digits.X_source, run["Ws0"], run.signs("Bs0"), 1.0)
+    target = GTHDomain(digits.X_target, run["Wt0"], run.signs("Bt0"), 0.1)
+    source = GTHDomain(digits.X_source, run["Ws0"], run.signs("Bs0"), 1.0)
     draws = iter(range(1, 6))
 
     def weights(gap):
@@ -59,12 +60,12 @@ def test_the_stored_run_is_found_again(stored, digits, n_bits, variant):
 
 
 @pytest.mark.parametrize("M2", [np.ones((7, 4)), some_weights()], ids=["g", "h"])
-def test_the_turning_objective_is_the_loss_up_to_a_constant(M2):
+def test_the_rotation_objective_is_the_loss_up_to_a_constant(M2):
     target, source = sides()
-    objective = turning_objective(target, source.W, M2)
+    objective = rotation_objective(target, source.W, M2)
     Q = random_orthonormal(4, 4, np.random.RandomState(1))
     gained = objective(target.W @ Q)[0] - objective(target.W)[0]
-    other = Side(target.X, target.W @ Q, target.B, target.lam)
+    other = GTHDomain(target.X, target.W @ Q, target.B, target.lam)
     expected = loss(other, source, M2) - loss(target, source, M2)
     np.testing.assert_allclose(gained, expected, rtol=1e-10)
 
@@ -72,7 +73,7 @@ def test_the_turning_objective_is_the_loss_up_to_a_constant(M2):
 @pytest.mark.parametrize("M2", [np.ones((7, 4)), some_weights()], ids=["g", "h"])
 def test_the_gradient_is_that_of_the_objective(M2):
     target, source = sides()
-    objective, step = turning_objective(target, source.W, M2), 1e-6
+    objective, step = rotation_objective(target, source.W, M2), 1e-6
     G = objective(target.W)[1]
     for i, j in np.ndindex(G.shape):
         E = np.zeros_like(G)
@@ -90,20 +91,20 @@ def test_the_loss_is_its_definition():
     np.testing.assert_allclose(loss(target, source, M2), expected)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@over_seeds(5)
 @pytest.mark.parametrize("uniform", [True, False], ids=["g", "h"])
 def test_no_safe_block_update_raises_the_loss(seed, uniform):
     target, source = sides(seed)
     for i in range(4):
         M2 = np.ones((7, 4)) if uniform else some_weights(10 * seed + i)
         values = [loss(target, source, M2)]
-        target = turned(target, source.W, M2, safe_step, 5)
+        target = projection_step(target, source.W, M2, safe_step, 5)
         values.append(loss(target, source, M2))
-        source = turned(source, target.W, M2, safe_step, 5)
+        source = projection_step(source, target.W, M2, safe_step, 5)
         values.append(loss(target, source, M2))
-        target = with_new_signs(target)
+        target = code_step(target)
         values.append(loss(target, source, M2))
-        source = with_new_signs(source)
+        source = code_step(source)
         values.append(loss(target, source, M2))
         assert (np.diff(values) <= 1e-10 * values[0]).all()
         assert values[-1] < values[0] or i > 0
@@ -111,7 +112,7 @@ def test_no_safe_block_update_raises_the_loss(seed, uniform):
 
 def test_turns_stay_in_the_subspace_and_keep_orthonormal_columns():
     target, source = sides()
-    W = turned(target, source.W, some_weights(), safe_step, 5).W
+    W = projection_step(target, source.W, some_weights(), safe_step, 5).W
     assert np.abs(W - target.W).max() > 0.1
     np.testing.assert_allclose(W.T @ W, np.eye(4), atol=1e-12)
     np.testing.assert_allclose(W @ W.T, target.W @ target.W.T, atol=1e-12)

@@ -1,12 +1,12 @@
 """ITQ against the public code, and its loss."""
 
 import numpy as np
-import pytest
 
 from bridgehash import ITQ
 from bridgehash._core.linalg import itq_rotation, pca
 from bridgehash.codes import signs
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
+from tests.cases import over_seeds
 
 
 @BITS
@@ -23,7 +23,7 @@ def test_the_stored_directions_are_found_up_to_their_signs(stored, digits, n_bit
     assert_close(P * np.sign((P * expected).sum(axis=0)), expected, 1e-8)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@over_seeds(3)
 def test_more_rounds_never_lose_more(seed):
     X = np.random.default_rng(seed).normal(size=(60, 9))
     losses = []

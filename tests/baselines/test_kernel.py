@@ -1,9 +1,10 @@
-"""What methods over similarities to anchors share: their features, P, and the end of rounds."""
+"""The common part of methods over similarities to anchors: features, P, stopping."""
 
 import numpy as np
 import pytest
 
-from bridgehash import FSDH, SCDH, SDH, AnchorKernel, UnitRows
+from bridgehash import FSDH, SCDH, SDH, AnchorKernel
+from bridgehash._core.linalg import unit_rows
 from bridgehash.baselines._kernel import discrete_regression, with_constant
 from bridgehash.baselines.sdh import ClassifierTerm
 from tests.cases import two_domains
@@ -32,7 +33,7 @@ def test_features_are_similarities_and_a_constant_in_float64(dtype):
 def test_codes_are_signs_of_similarities_to_unit_rows_and_an_intercept(method, rows):
     X, y = rows
     model = method(6, n_anchors=9, sigma=0.7, random_state=0).fit(X, y)
-    encoder, Z = model.encoder_, UnitRows().fit_transform(X)
+    encoder, Z = model.encoder_, unit_rows(X)
     anchors = encoder.maps[-1].anchors_
     assert {tuple(anchor) for anchor in anchors} <= {tuple(row) for row in Z}
     squares = ((Z[:, None] - anchors) ** 2).sum(axis=2)
@@ -51,7 +52,7 @@ def test_codes_of_one_class_are_alike_and_those_of_two_are_not(method):
 
 
 @METHODS
-def test_norms_of_rows_count_only_where_they_are_told_to(method, rows):
+def test_norms_of_rows_matter_only_without_unit_rows(method, rows):
     X, y = rows
     stretched = X * np.linspace(0.5, 2.0, len(X))[:, None]
 

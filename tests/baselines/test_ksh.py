@@ -1,7 +1,6 @@
 """KSH against the public code, its products and gradient against their definitions."""
 
 import numpy as np
-import pytest
 from scipy.linalg import eigh
 from scipy.optimize import approx_fprime
 
@@ -16,8 +15,9 @@ from bridgehash.baselines.ksh import (
 )
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
 from tests.baselines.kernels import anchored
+from tests.cases import over_seeds
 
-SEEDS = pytest.mark.parametrize("seed", range(5))
+SEEDS = over_seeds(5)
 
 
 def problem(seed, n=40, m=6, c=3, r=8, n_found=2):
@@ -167,7 +167,7 @@ def test_the_rows_for_similarities_are_drawn_or_all():
     assert np.abs(projections(59) - projections(60)).max() > 1e-3
 
 
-def test_anchors_that_repeat_are_no_obstacle():
+def test_repeated_anchors_are_allowed():
     rng = np.random.default_rng(0)
     X, y = np.repeat(rng.normal(size=(12, 3)), 5, axis=0), np.repeat(np.arange(12) % 3, 5)
     B = KSH(8, random_state=0).fit(X, y).transform(X)

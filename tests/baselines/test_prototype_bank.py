@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.linear_model import Ridge
 
 from bridgehash import PrototypeBank
-from bridgehash.baselines.prototype_bank import bank_step, guessed_classes, regression_step
+from bridgehash.baselines.prototype_bank import bank_step, predict_classes, regression_step
 from tests.cases import two_domains
 
 
@@ -26,7 +26,7 @@ def test_the_regression_is_a_weighted_ridge():
 def test_a_row_between_two_classes_weighs_nothing():
     H_s, y_s = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0, 1])
     H_t = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0], [1.0, 0.1], [0.1, 1.0]])
-    y_t, weight = guessed_classes(H_s, y_s, H_t)
+    y_t, weight = predict_classes(H_s, y_s, H_t)
     np.testing.assert_array_equal(y_t[[0, 1, 3, 4]], [0, 1, 0, 1])
     assert weight[2] < 0.3 < weight[0]
 

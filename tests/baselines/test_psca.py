@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from bridgehash import PSCA
 from bridgehash._core.linalg import procrustes, random_orthonormal
 from bridgehash.baselines.psca import (
-    Alignment,
+    AlignmentProblem,
     consistency,
     membership_step,
     objective,
@@ -18,15 +18,16 @@ from bridgehash.baselines.psca import (
     quantise,
 )
 from bridgehash.codes import signs
+from tests.cases import over_seeds
 
-SEEDS = pytest.mark.parametrize("seed", range(4))
+SEEDS = over_seeds(4)
 
 
 def state(seed, c=3):
     rng = np.random.default_rng(seed)
     y_s = rng.permutation(np.arange(20) % c)
     X_s, X_t = rng.normal(size=(20, 5)) + y_s[:, None], rng.normal(size=(14, 5)) + 1.0
-    problem = Alignment(X_s, y_s, X_t, lam_means=3.0, lam_sparse=0.7)
+    problem = AlignmentProblem(X_s, y_s, X_t, lam_means=3.0, lam_sparse=0.7)
     R = rng.dirichlet(np.ones(c), size=14)
     psi = np.zeros_like(R)
     psi[np.arange(14), rng.integers(0, c, 14)] = rng.random(14)

@@ -8,14 +8,16 @@ from bridgehash._core.linalg import random_orthonormal, symmetric_product
 from bridgehash.baselines import pwcf
 from bridgehash.baselines._stiefel import minimise
 from bridgehash.baselines.pwcf import (
-    Problem,
+    PWCFProblem,
     Triplets,
     class_loss,
     class_step,
     focal_weights,
+    hardest_rows,
     histograms,
     manifold_graph,
-    mined_triplets,
+    mine_triplets,
+    nearest_histograms,
     projection_objective,
     solve,
     source_code_step,
@@ -26,7 +28,7 @@ from bridgehash.models.feature_maps import outward
 from bridgehash.neighbors.graphs import laplacian
 from bridgehash.neighbors.search import nearest
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
-from tests.cases import two_domains
+from tests.cases import over_seeds, two_domains
 
 # --- the stored run
 
@@ -49,7 +51,7 @@ def test_stored_classes_histograms_positives_and_graph_are_found_again(stored, d
     H_s, H_t = histograms(X_s, y_s, X_t, y_t, 50)
     np.testing.assert_array_equal(H_s, run["hist_s"])
     np.testing.assert_array_equal(H_t, run["hist_t"])
-    found = mined_triplets(X_s, y_s, H_s, X_t, y_t, H_t)
+    found = mine_triplets(X_s, y_s, H_s, X_t, y_t, H_t)
     expected = stored_triplets(run, digits)
     np.testing.assert_array_equal(found.anchor, expected.anchor)
     np.testing.assert_array_equal(found.positive, expected.positive)
@@ -118,7 +120,7 @@ def test_histograms_count_the_classes_around_a_row(n_t, k):
 
 
 @pytest.mark.parametrize("keep_zero", [True, False])
-@pytest.mark.parametrize("seed", range(3))
+@over_seeds(3)
 def test_the_manifold_graph_is_its_definition(keep_zero, seed):
     H = np.random.default_rng(seed).integers(0, 4, (14, 2)).astype(float)
     D = np.sqrt(((H[:, None] - H) ** 2).sum(axis=2))
@@ -149,7 +151,7 @@ def labelled(seed=0, n_s=13, n_t=11, d=4):
 
 def test_triplets_are_mined_in_both_domains_and_between_them():
     X_s, y_s, H_s, H_t, X_t, y_t = labelled()
-    found = mined_triplets(X_s, y_s, H_s, X_t, y_t, H_t)
+    found = mine_triplets(X_s, y_s, H_s, X_t, y_t, H_t)
     expected = []
     for queries, y, rows, y_rows, first, first_row in (
         (X_s, y_s, X_s, y_s, 0, 0),
@@ -166,7 +168,7 @@ def test_triplets_are_mined_in_both_domains_and_between_them():
 
 def test_a_target_of_one_class_has_no_triplets_of_its_own():
     X_s, y_s, H_s, H_t, X_t, y_t = labelled()
-    found = mined_triplets(X_s, y_s, H_s, X_t, np.ones_like(y_t), H_t)
+    found = mine_triplets(X_s, y_s, H_s, X_t, np.ones_like(y_t), H_t)
     assert len(found.anchor) == len(X_s) + len(X_t)
     assert (found.negative < len(X_s)).all()
 
@@ -196,6 +198,45 @@ def test_the_triplet_matrix_is_a_sum_over_triplets():
     np.testing.assert_allclose(triplet_matrix(X, triplets, omega), expected, atol=1e-12)
 
 
+def whole_numbers(seed, n, d=3, high=4):
+    return np.random.default_rng(seed).integers(0, high, (n, d)).astype(float)
+
+
+def squared_distances(queries, rows):
+    """Exact for whole numbers."""
+    return (queries**2).sum(axis=1)[:, None] + (rows**2).sum(axis=1) - 2.0 * queries @ rows.T
+
+
+@pytest.mark.parametrize(("n", "k"), [(17, 1), (17, 6), (17, 16), (2100, 5)])
+def test_ties_between_nearest_histograms_go_by_row_number(n, k):
+    """2,100 rows are searched in two tiles."""
+    for seed in range(5 if n < 100 else 1):
+        H = whole_numbers(seed, n)
+        F, columns = nearest_histograms(H, k)
+        D = squared_distances(H, H)
+        np.fill_diagonal(D, np.inf)
+        expected = np.argsort(D, axis=1, kind="stable")[:, :k]
+        np.testing.assert_array_equal(np.sort(columns, axis=1), np.sort(expected, axis=1))
+        np.testing.assert_array_equal(F, np.take_along_axis(D, columns, axis=1))
+
+
+@pytest.mark.parametrize(("n_queries", "n_rows"), [(17, 14), (4500, 2100)])
+def test_the_hardest_rows_are_the_first_farthest_of_a_class_and_nearest_of_another(
+    n_queries, n_rows
+):
+    """A class of 2,250 queries among 2,100 rows is searched in two tiles."""
+    n_classes = 3 if n_rows < 100 else 2
+    for seed in range(5 if n_rows < 100 else 1):
+        queries, rows = whole_numbers(seed, n_queries), whole_numbers(seed + 100, n_rows)
+        rng = np.random.default_rng(seed)
+        y = rng.permutation(np.arange(n_queries) % n_classes)
+        y_rows = rng.permutation(np.arange(n_rows) % n_classes)
+        positive, negative = hardest_rows(queries, y, rows, y_rows)
+        D, same = squared_distances(queries, rows), y[:, None] == y_rows
+        np.testing.assert_array_equal(positive, np.where(same, D, -1.0).argmax(axis=1))
+        np.testing.assert_array_equal(negative, np.where(same, np.inf, D).argmin(axis=1))
+
+
 # --- steps
 
 
@@ -205,8 +246,8 @@ def problem(seed=0, d=5):
     theta = np.repeat([10.0, 3.0], [13, 11])
     graph = manifold_graph(np.vstack([H_s, H_t]), 6, 0.4, keep_zero=True)
     fixed = X.T @ (theta[:, None] * X) + 2.0 * X.T @ laplacian(graph, X)
-    mined = mined_triplets(X_s, y_s, H_s, X_t, y_t, H_t)
-    return Problem(X, y_s, theta, fixed, mined, 0.3, 10.0, 20.0), graph
+    mined = mine_triplets(X_s, y_s, H_s, X_t, y_t, H_t)
+    return PWCFProblem(X, y_s, theta, fixed, mined, 0.3, 10.0, 20.0), graph
 
 
 def whole_objective(problem, graph, omega, W, A, B):
@@ -344,22 +385,22 @@ def test_source_rows_without_a_label_are_left_out():
 
 
 @pytest.mark.parametrize("labels", [[0, 1] + [2] * 29, [0] * 30 + [1]])
-def test_a_class_of_one_row_is_no_obstacle(labels):
+def test_a_class_of_one_row_is_allowed(labels):
     model = fitted(two_domains(d_t=7).changed(y_source=np.array(labels)))
     assert np.isfinite(projection(model)).all()
 
 
-def test_a_target_near_one_class_only_is_no_obstacle():
+def test_a_target_near_one_class_only_is_allowed():
     data = two_domains(d_t=7)
     near = data.X_source[data.y_source == 1]
     model = fitted(data.changed(X_target=near + 0.01))
     assert np.isfinite(projection(model)).all()
 
 
-def test_rows_of_one_direction_are_refused_with_the_way_out():
+def test_rows_of_one_direction_are_refused_with_a_remedy():
     data = two_domains(d_t=7).changed(X_target=np.outer(1.0 + np.arange(24), np.ones(7)))
     along = data.changed(X_source=np.outer(1.0 + np.arange(31), np.ones(7)))
-    with pytest.raises(ValueError, match="unit_rows=False"):
+    with pytest.raises(ValueError, match=r"^unit_rows: .* use unit_rows=False$"):
         fitted(along)
     assert np.isfinite(projection(fitted(along, unit_rows=False))).all()
 

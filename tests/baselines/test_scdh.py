@@ -17,8 +17,9 @@ from bridgehash.codes import signs
 from bridgehash.neighbors.graphs import label_graph
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
 from tests.baselines.kernels import anchored, projector
+from tests.cases import over_seeds
 
-SEEDS = pytest.mark.parametrize("seed", range(5))
+SEEDS = over_seeds(5)
 WEIGHTS = {"lam": 3.0, "alpha": 0.4, "beta": 0.7}
 
 

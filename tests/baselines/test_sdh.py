@@ -8,8 +8,9 @@ from bridgehash.baselines._kernel import discrete_regression, with_constant
 from bridgehash.baselines.sdh import ClassifierTerm, code_sweeps
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
 from tests.baselines.kernels import anchored, projector
+from tests.cases import over_seeds
 
-SEEDS = pytest.mark.parametrize("seed", range(5))
+SEEDS = over_seeds(5)
 
 
 def problem(seed, n=40, r=7, c=4):

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from bridgehash import SHSR, AnchorGraphMap
+from bridgehash._core.arrays import balanced_signs
 from bridgehash._core.linalg import k_means, procrustes, random_orthonormal
 from bridgehash.baselines._anchor_graph import anchor_eigenvectors, anchor_graph, membership_width
 from bridgehash.baselines.shsr import spectral_rotation
-from bridgehash.codes import balanced_signs, signs
+from bridgehash.codes import signs
 from bridgehash.neighbors.search import nearest
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
-from tests.cases import two_domains
+from tests.cases import over_seeds, two_domains
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def test_the_stored_run_is_found_again(stored, digits, stored_map, n_bits):
     assert_same_bits(run, digits, lambda X: stored_map.transform(X) @ P)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@over_seeds(4)
 def test_each_step_lowers_the_objective_and_is_the_best_one(seed):
     rng = np.random.default_rng(seed)
     F = np.linalg.qr(rng.normal(size=(60, 5)))[0] * np.sqrt(60)

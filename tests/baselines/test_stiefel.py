@@ -5,6 +5,7 @@ import pytest
 
 from bridgehash._core.linalg import procrustes, random_orthonormal
 from bridgehash.baselines._stiefel import cayley_curve, minimise
+from tests.cases import over_seeds
 
 SHAPES = [(9, 2), (9, 4), (5, 5), (6, 5), (3, 1)]
 
@@ -94,7 +95,7 @@ def test_no_point_leaves_the_manifold(shape):
     np.testing.assert_allclose(tall.T @ tall, np.eye(min(shape)), atol=1e-13)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@over_seeds(5)
 def test_the_end_is_below_the_start_and_flat(seed):
     objective, W = random_quadratic(10, 4, seed), point(10, 4, seed)
     found = minimise(objective, W, max_iter=300)

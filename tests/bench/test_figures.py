@@ -1,4 +1,4 @@
-"""Pictures show the records: each line, cell, bar and point is checked against its definition."""
+"""Figures show the records: lines, cells, bars and points are checked against their definition."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bridgehash.conftest import ALONE, ATH, TASK, TEXT, Make
 
-from bridgehash.bench.drawing import line_style, page_style, panel, svg, widen
-from bridgehash.bench.figures import plot_of, pooled_curve
-from bridgehash.bench.panels import Plot
+from bridgehash.bench.drawing import line_style, page_style, panel, png, svg, widen
+from bridgehash.bench.figures import PLOTS, Plot, plot_of, pooled_curve, short
 from bridgehash.bench.spec import FIGURES, Suite, load_suite, parse_suite, suite_names
 from bridgehash.bench.tables import runs_of
 from bridgehash.metrics import DistanceHistogram, radius_pr_curve
+from tests.bench.conftest import ALONE, ATH, TASK, TEXT, Make
 
 pytest.importorskip("matplotlib")
 
@@ -43,13 +42,14 @@ def lines(axes: Any) -> dict[str, np.ndarray]:
     }
 
 
-def test_every_figure_is_of_use_to_a_suite_and_waits_for_records() -> None:
+def test_every_figure_is_used_by_a_suite_and_needs_records() -> None:
     suites = [load_suite(name) for name in suite_names()]
     assert {suite.figure for suite in suites} == {None, *FIGURES}
+    assert set(PLOTS) == set(FIGURES)
     assert all(plot_of(suite, []) is None for suite in suites)
 
 
-def test_no_figure_is_drawn_unasked(suite: Suite, record: Make) -> None:
+def test_a_suite_without_figure_has_none(suite: Suite, record: Make) -> None:
     assert plot_of(suite, [record()]) is None
 
 
@@ -130,7 +130,7 @@ def course_records(record: Make) -> list[dict[str, Any]]:
     ]
 
 
-def test_the_course_over_the_rounds(record: Make) -> None:
+def test_curves_over_the_iterations(record: Make) -> None:
     extras = 'extras = ["objective", "transfer"]'
     suite = swept("iterations", "{ max_iter = [1, 2, 3] }", extras)
     plot = plot_of(suite, course_records(record))
@@ -143,7 +143,7 @@ def test_the_course_over_the_rounds(record: Make) -> None:
     assert plot.panels[3].title.endswith("radius_pr_area in per cent, search in the target")
 
 
-def test_a_course_without_extras_has_scores_only(record: Make) -> None:
+def test_iterations_without_extras_show_scores_only(record: Make) -> None:
     suite = swept("iterations", "{ max_iter = [1, 2, 3] }")
     records = [r | {"extras": []} for r in course_records(record)]
     for r in records:
@@ -222,8 +222,9 @@ def test_svg_is_part_of_a_page() -> None:
         figure, axes = panel()
         axes.plot([0, 1], [0.123456789, 1], **line_style(0))
         axes.set(xlabel="a <b> & c")
-    text = svg(figure, "one", "words")
-    assert text.startswith('<svg viewBox="0 0 252 194.4" role="img" aria-label="words">')
+    text = svg(figure, "one", "a \\1 <b>")
+    head = '<svg viewBox="0 0 252 194.4" role="img" aria-label="a \\1 &lt;b&gt;">'
+    assert text.startswith(head)
     for outside in ("http", "xlink", "<?xml", "<style", "<metadata", "DejaVu"):
         assert outside not in text
     assert "a &lt;b&gt; &amp; c" in text
@@ -231,7 +232,7 @@ def test_svg_is_part_of_a_page() -> None:
     ids = re.findall(r'id="([^"]*)"', text)
     assert all(name.startswith("one-") for name in ids)
     assert set(re.findall(r'(?:href="#|url\(#)([^")]*)', text)) <= set(ids)
-    assert svg(figure, "one", "words") == text
+    assert svg(figure, "one", "a \\1 <b>") == text
     assert 'aria-hidden="true"' in svg(figure, "one")
 
 
@@ -242,14 +243,27 @@ def test_styles_differ_in_more_than_colour() -> None:
     assert line_style(8) == line_style(0)
 
 
-@pytest.mark.parametrize(
-    ("values", "limits"), [([50, 51], (45.5, 55.5)), ([0, 1], (0, 10)), ([0, 90], None)]
-)
-def test_small_differences_look_small(
-    values: list[float], limits: tuple[float, float] | None
-) -> None:
-    _, axes = panel()
-    axes.plot([0, 1], values)
-    before = axes.get_ylim()
-    widen(axes, 10.0)
-    assert axes.get_ylim() == pytest.approx(limits or before)
+def test_small_differences_look_small() -> None:
+    for values, limits in (([50, 51], (45.5, 55.5)), ([0, 1], (0, 10)), ([0, 90], None)):
+        _, axes = panel()
+        axes.plot([0, 1], values)
+        before = axes.get_ylim()
+        widen(axes, 10.0)
+        assert axes.get_ylim() == pytest.approx(limits or before)
+
+
+def test_png_bytes_are_reproducible() -> None:
+    figure, axes = panel()
+    axes.plot([0, 1], [0, 1])
+    assert png(figure) == png(figure)
+    assert png(figure).startswith(b"\x89PNG")
+
+
+def test_ticks_are_short() -> None:
+    assert [short(x) for x in (1e-06, 0.1, 1000.0, True, "itq")] == [
+        "1e-6",
+        "0.1",
+        "1e3",
+        "True",
+        "itq",
+    ]

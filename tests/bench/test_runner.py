@@ -1,4 +1,4 @@
-"""Every job is run once, its record is whole, and what fails does not stop the others."""
+"""Every job is run once, its record is complete, and a failure does not stop the others."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bridgehash import ITQ
+from bridgehash import ITQ, MissingDataError
 from bridgehash.bench import runner
 from bridgehash.bench.runner import Job, jobs_of, pending, run_job, run_suite
-from bridgehash.bench.spec import Suite, parse_suite
-from bridgehash.bench.store import Store
+from bridgehash.bench.spec import FEW, SEEN, Suite, parse_suite
+from bridgehash.bench.store import ResultStore
 from bridgehash.bench.tables import runs_of
-from bridgehash.datasets import MissingData, parse_task
+from bridgehash.datasets import parse_task
 from bridgehash.datasets.dataset import MEMORY
 from bridgehash.models.base import BaseTransferHasher
 
@@ -26,7 +26,7 @@ title = "Tiny"
 tasks = ["own/a.f-b.g", "own/b.g"]
 n_bits = [4, 8]
 seeds = 2
-extras = ["objective", "transfer"]
+extras = ["agreement", "objective", "transfer"]
 
 [[method]]
 label = "ITQ"
@@ -47,7 +47,7 @@ def tiny() -> Suite:
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with two small views of one's own."""
+    """A folder with two small views."""
     monkeypatch.delenv("BRIDGEHASH_DATA", raising=False)
     rng = np.random.default_rng(0)
     folder = tmp_path / "data"
@@ -62,11 +62,11 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "records.jsonl")
+def store(tmp_path: Path) -> ResultStore:
+    return ResultStore(tmp_path / "records.jsonl")
 
 
-def run(suite: Suite, store: Store, data: Path, **options: Any) -> list[runner.Step]:
+def run(suite: Suite, store: ResultStore, data: Path, **options: Any) -> list[runner.SuiteProgress]:
     return list(run_suite(suite, store, folder=data, **options))
 
 
@@ -90,12 +90,20 @@ def test_a_record_holds_what_tables_and_figures_need(tiny: Suite, data: Path) ->
     assert record["seconds"]["fit"] > 0
     assert len(record["objective"]) == 2
     assert 0 <= record["transfer"] <= 1
+    assert record["agreement"] is None  # nothing was searched for
     for side, n_database in (("cross", 40), ("single", 45)):
         scores = record["scores"][side]
         assert sum(scores["pairs"]) == 5 * n_database  # a tenth of the target asks
         assert len(scores["pairs"]) == len(scores["relevant"]) == record["n_bits"] + 1
         assert 0 < scores["radius_pr_area"] <= 1
     json.dumps(record, allow_nan=False)
+
+
+def test_an_embedding_has_a_point_per_row_of_both_domains(tiny: Suite, data: Path) -> None:
+    job = replace(jobs_of(tiny)[0], extras=("embedding",))
+    embedding = run_job(job, data)["embedding"]
+    assert embedding["n_source"] == 40
+    assert {len(embedding[key]) for key in ("x", "y", "class")} == {40 + 45}
 
 
 def test_equal_jobs_give_equal_records(tiny: Suite, data: Path) -> None:
@@ -106,20 +114,20 @@ def test_equal_jobs_give_equal_records(tiny: Suite, data: Path) -> None:
     assert run_job(jobs_of(tiny)[8], data)["scores"] != first["scores"]  # another split
 
 
-def test_a_second_run_has_nothing_to_do(tiny: Suite, data: Path, store: Store) -> None:
+def test_a_second_run_has_nothing_to_do(tiny: Suite, data: Path, store: ResultStore) -> None:
     steps = run(tiny, store, data)
     assert [step.n_done for step in steps] == list(range(17))
     assert steps[0].record is None
     assert len(store.records()) == 16
     before = store.path.read_bytes()
-    assert run(tiny, store, data) == [runner.Step(16, 16)]
+    assert run(tiny, store, data) == [runner.SuiteProgress(16, 16)]
     assert store.path.read_bytes() == before
     assert run(tiny, store, data, rerun=True)[-1].n_done == 16
     assert store.path.read_bytes().startswith(before)
     assert len(store.records()) == 16
 
 
-def test_a_changed_data_file_is_another_job(tiny: Suite, data: Path, store: Store) -> None:
+def test_a_changed_data_file_is_another_job(tiny: Suite, data: Path, store: ResultStore) -> None:
     run(tiny, store, data, quick=True)
     jobs = jobs_of(tiny, quick=True)
     assert pending(jobs, store.records(), data) == []
@@ -133,7 +141,7 @@ def broken(*_: Any, **__: Any) -> BaseTransferHasher:
 
 
 def test_a_failure_is_recorded_and_tried_again(
-    tiny: Suite, data: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+    tiny: Suite, data: Path, store: ResultStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("bridgehash.baselines.itq.ITQ.fit", broken)
@@ -142,11 +150,11 @@ def test_a_failure_is_recorded_and_tried_again(
     assert {record["label"] for record in failed} == {"ITQ"}
     assert {record["error"] for record in failed} == {"LinAlgError: no way"}
     assert "broken" in failed[0]["traceback"]
-    assert run(tiny, store, data, quick=True)[0] == runner.Step(2, 4)
+    assert run(tiny, store, data, quick=True)[0] == runner.SuiteProgress(2, 4)
     assert all("scores" in record for record in store.records().values())
 
 
-def test_a_score_that_is_no_number_is_a_failure(
+def test_a_score_that_is_not_a_number_is_a_failure(
     tiny: Suite, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(runner.EXTRAS, "transfer", lambda hasher, task: float("nan"))
@@ -155,11 +163,7 @@ def test_a_score_that_is_no_number_is_a_failure(
     assert record["error"].startswith("ValueError")
 
 
-@pytest.mark.parametrize("labels", ["none", "source", "both", "one", "three"])
-def test_a_method_sees_the_labels_of_the_suite(
-    labels: str, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = TINY.replace('label = "ITQ"', f'label = "ITQ"\nlabels = "{labels}"')
+def test_a_method_sees_the_labels_of_the_suite(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Any] = {}
     fit = BaseTransferHasher.fit
 
@@ -168,17 +172,18 @@ def test_a_method_sees_the_labels_of_the_suite(
         return fit(self, X_source, X_target, **given)
 
     monkeypatch.setattr(BaseTransferHasher, "fit", spy)
-    assert "scores" in run_job(jobs_of(parse_suite("tiny", text))[0], data)
-    expected = {"none": set(), "source": {"y_source"}}
-    assert set(seen) == expected.get(labels, {"y_source", "y_target"})
-    n = {"one": 1, "three": 3}.get(labels)
-    for y in seen.values():
-        counts = np.unique_counts(y[y >= 0]).counts
-        assert (y >= 0).all() if n is None else (counts == n).all()
+    for labels, names in SEEN.items():
+        seen.clear()
+        text = TINY.replace('label = "ITQ"', f'label = "ITQ"\nlabels = "{labels}"')
+        assert "scores" in run_job(jobs_of(parse_suite("tiny", text))[0], data)
+        assert set(seen) == set(names)
+        for y in seen.values():
+            counts = np.unique_counts(y[y >= 0]).counts
+            assert (counts == FEW[labels]).all() if labels in FEW else (y >= 0).all()
 
 
 def test_several_at_a_time_find_the_same(tiny: Suite, data: Path, tmp_path: Path) -> None:
-    stores = [Store(tmp_path / name) for name in ("one.jsonl", "two.jsonl")]
+    stores = [ResultStore(tmp_path / name) for name in ("one.jsonl", "two.jsonl")]
     for n_jobs, store in enumerate(stores, 1):
         run(tiny, store, data, quick=True, n_jobs=n_jobs)
     one, two = (store.records() for store in stores)
@@ -192,11 +197,11 @@ def test_the_order_of_parameters_makes_no_other_job(tiny: Suite) -> None:
     assert isinstance(job, Job)
     identity = job.identity({})
     assert identity["params"] == {"max_iter": 2}
-    assert identity["extras"] == ["objective", "transfer"]
+    assert identity["extras"] == ["agreement", "objective", "transfer"]
 
 
 def test_another_default_is_another_job(
-    tiny: Suite, data: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+    tiny: Suite, data: Path, store: ResultStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(tiny, store, data, quick=True)
     init = ITQ.__init__
@@ -212,12 +217,12 @@ def test_another_default_is_another_job(
 
 
 def test_tasks_without_data_are_left_out_unless_none_is_left(
-    tiny: Suite, data: Path, store: Store
+    tiny: Suite, data: Path, store: ResultStore
 ) -> None:
     lost = parse_task("own/a.f-lost.g")
     some = replace(tiny, tasks=(lost, tiny.tasks[0]))
     first, *_ = run(some, store, data, quick=True)
     assert (first.n_done, first.n_jobs) == (0, 2)
     assert first.missing[0].startswith("own/a.f-lost.g is left out: ")
-    with pytest.raises(MissingData, match=r"lost\.g"):
+    with pytest.raises(MissingDataError, match=r"lost\.g"):
         run(replace(tiny, tasks=(lost,)), store, data)

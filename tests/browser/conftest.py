@@ -1,7 +1,7 @@
 """The page in a real browser: the system's Chromium, against services on loopback.
 
-The browser is $BRIDGEHASH_CHROMIUM or one that is on the path. Pictures of the page are left in
-`artifacts/browser`, which git does not keep.
+The browser is $BRIDGEHASH_CHROMIUM or one that is on the path. Screenshots are saved in
+`artifacts/browser`, which git ignores.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import pytest
 pytest.importorskip("fastapi", reason="no service: pip install 'bridgehash[serve]'")
 pytest.importorskip("playwright", reason="no Playwright: pip install 'bridgehash[browser]'")
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from tests.browser.places import make_places, options
-from tests.service.process import Served, launched, running
+from tests.service.process import Served, launch, running, stopped
 
 ROOT = Path(__file__).resolve().parents[2]
 ARTIFACTS = ROOT / "artifacts" / "browser"
@@ -36,6 +36,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+PATIENCE = 60_000  # milliseconds; a busy machine is not a failure
+expect.set_options(timeout=PATIENCE)
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -49,7 +51,7 @@ def _chromium() -> str:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """One for a file of tests: while it runs, no other event loop can."""
+    """One browser per file of tests: while it runs, no other event loop can."""
     path = _chromium()
     with sync_playwright() as started:
         launched = started.chromium.launch(executable_path=path, args=FLAGS)
@@ -59,7 +61,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """A folder of catalogues, and the words that serve it."""
+    """A folder of catalogues, and the options that serve it."""
     folder = tmp_path_factory.mktemp("places") / "data"
     folder.mkdir()
     return folder, options(make_places(folder))
@@ -75,10 +77,11 @@ def served(places: tuple[Path, list[str]]) -> Iterator[Served]:
 
 @pytest.fixture
 def keyed(places: tuple[Path, list[str]]) -> Iterator[Served]:
-    """A service that wants its key for everything."""
+    """A service that requires its key for everything."""
     line = [sys.executable, "-m", "tests.browser.keyed", str(places[0])]
-    with launched([*line, "digits-ath-64", "digits-itq-64"], ROOT, places[0].parent) as service:
-        yield service
+    served = launch([*line, "digits-ath-64", "digits-itq-64"], ROOT, places[0].parent)
+    with stopped(served):
+        yield served
 
 
 Open = Callable[..., Any]
@@ -86,9 +89,9 @@ Open = Callable[..., Any]
 
 @pytest.fixture
 def open_page(browser: Any, served: Served) -> Iterator[Open]:
-    """`open_page("#a=...", width=390)`: a page of its own, watched for faults.
+    """`open_page("#a=...", width=390)`: a new page, checked for errors at the end.
 
-    It must ask nobody but the service, and log no error; `quiet=False` lets it complain.
+    It must send requests to the service only, and log no error unless `quiet=False`.
     """
     contexts, faults = [], []
 
@@ -105,7 +108,7 @@ def open_page(browser: Any, served: Served) -> Iterator[Open]:
         context = browser.new_context(viewport={"width": width, "height": height}, **more)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: faults.append(f"script: {error}"))
         page.on(
             "console",
@@ -129,7 +132,7 @@ def _check_home(address: str, base: str, faults: list[str]) -> None:
 
 @pytest.fixture
 def keep() -> Callable[[Any, str], None]:
-    """`keep(page, name)`: a picture of the whole page for people to look at."""
+    """`keep(page, name)`: save a screenshot of the whole page."""
 
     def call(page: Any, name: str) -> None:
         ARTIFACTS.mkdir(parents=True, exist_ok=True)

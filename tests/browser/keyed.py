@@ -1,4 +1,4 @@
-"""The service as others would reach it, with a key for everything, but on loopback."""
+"""A service on loopback that requires its key for everything, as on a public address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.service.process import KEY
 def main(*words: str) -> None:
     """Serve the digits of a folder."""
     folder, names = Path(words[0]), words[1:]
-    chosen = settings.make_settings("0.0.0.0", KEY)  # what it believes; it listens at home
+    chosen = settings.make_settings("0.0.0.0", KEY)  # the settings only: it listens on loopback
     files = [
         opening.Files(
             folder / f"{name}.bh",

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 from bridgehash import ITQ, save
 from bridgehash.cli.demo_serve import digits, make_catalogues
 from bridgehash.datasets import digit_domains
-from bridgehash.features.backbones import Settings, find_backbone
+from bridgehash.features.backbones import ExtractSettings, find_backbone
 from bridgehash.index import HammingIndex
 from bridgehash.models.provenance import origin
 from bridgehash.service.opening import Files
@@ -27,7 +27,7 @@ def make_places(folder: Path) -> list[Files]:
 
 
 def options(files: list[Files]) -> list[str]:
-    """The same, as `bridgehash serve` is given it."""
+    """Return the options of `bridgehash serve`."""
     words = []
     for each in files:
         for name, value in zip(
@@ -47,7 +47,7 @@ def options(files: list[Files]) -> list[str]:
 
 
 def draw(kind: str, rng: np.random.Generator) -> Image.Image:
-    """A shape somewhere on white paper."""
+    """Draw a shape at a random place."""
     image = Image.new("RGB", (64, 64), "white")
     pen = ImageDraw.Draw(image)
     x, y = (int(v) for v in rng.integers(4, 20, 2))
@@ -70,7 +70,7 @@ def _shapes(folder: Path) -> list[Files]:
         image.save(folder / "shapes" / f"{i}.png")
     drawn[1].save(folder / "bars.png")
     backbone = find_backbone("gist")
-    X = backbone.load(Settings())(np.stack([backbone.prepare(image) for image in drawn]))
+    X = backbone.load(ExtractSettings())(np.stack([backbone.prepare(image) for image in drawn]))
     made = []
     for name, n_bits, shown in (("shapes-16", 16, True), ("shapes-24", 24, True), ("bare", 12, 0)):
         model = ITQ(n_bits=n_bits, random_state=0).fit(X)

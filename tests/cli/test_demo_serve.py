@@ -46,8 +46,8 @@ def test_catalogues_of_the_digits_can_be_opened(tmp_path: Path) -> None:
     assert {each.n_bits for each in catalogues.values()} == {16, 64, 128}
     for each in catalogues.values():
         assert len(each.store.index) == 100
-        assert len(each.sides["source"].pictures) == 100
-        assert len(each.sides["target"].pictures) == 20
+        assert len(each.domains["source"].images) == 100
+        assert len(each.domains["target"].images) == 20
     close_catalogues(catalogues)
 
 

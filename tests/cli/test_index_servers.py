@@ -83,7 +83,7 @@ def test_codes_are_added_replaced_and_removed(built: Run, table: str, engine: st
     assert "3 codes" in built(f"index remove {table} {engine} --ids gone.npy").out
     record = json.loads(built(f"index info {table} {engine} --json").out)
     assert (record["codes"], record["n_bits"], record["domain"]) == (177, 12, "source")
-    assert (record["name"], record["kind"], len(record["model"])) == (table, "exact", 64)
+    assert (record["name"], record["search"], len(record["model"])) == (table, "exact", 64)
     assert "secret" not in record["engine"]
 
 
@@ -91,7 +91,7 @@ def test_an_approximate_index_is_told_and_searched_exactly_if_asked(
     run: Run, build: str, table: str, engine: str
 ) -> None:
     assert run(f"{build} --search approximate").code == 0
-    assert json.loads(run(f"index info {table} {engine} --json").out)["kind"] == "hnsw"
+    assert json.loads(run(f"index info {table} {engine} --json").out)["search"] == "approximate"
     assert run(f"index build source.npy {SOURCE} --out new.bhi").code == 0
     file = run(f"search new.bhi target.npy {TARGET} --json").out
     assert run(f"search {table} target.npy {TARGET} {engine} --search exact --json").out == file

@@ -1,4 +1,4 @@
-"""What all methods have in common is checked on small data, on which no bridge need be found."""
+"""The common checks use tiny data, on which the domains need not match better than by chance."""
 
 import warnings
 
@@ -8,7 +8,7 @@ from bridgehash import BridgeWarning
 
 
 @pytest.fixture(autouse=True)
-def any_bridge_will_do():
+def ignore_bridge_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BridgeWarning)
         yield

@@ -248,7 +248,7 @@ def test_principal_directions_of_many_wide_rows_come_from_some_of_them(monkeypat
 
 
 def test_singular_matrix_is_named_with_its_ridge():
-    with pytest.raises(np.linalg.LinAlgError, match="singular at ridge=0; give a larger ridge"):
+    with pytest.raises(np.linalg.LinAlgError, match="singular at ridge=0; increase ridge"):
         SPDSolver(np.diag([1.0, 0.0]))
     with pytest.raises(np.linalg.LinAlgError, match=r"singular at ridge=0\.001"):
         SPDSolver(np.diag([1.0, -0.5]), ridge=1e-3)

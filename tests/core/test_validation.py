@@ -1,4 +1,4 @@
-"""Checks at the door: what passes, what is refused, and in which words."""
+"""Validation: what is accepted, what is refused, and with which message."""
 
 from numbers import Integral
 
@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
+from bridgehash._core.errors import InputError
 from bridgehash._core.validation import (
     Flag,
     OneOf,
     Range,
+    Size,
     check_domain,
     check_labels,
     check_parameters,
+    check_same_library,
     class_ids,
 )
 
@@ -58,10 +61,16 @@ def test_labels_are_optional_whole_numbers_or_names():
         (5, r"shape \(\)"),
         ([0.0, np.nan, 1.0], "NaN"),
         ([0.0, 0.5, 1.0], "fractions"),
+        (
+            np.array(["a", np.nan, "b"], object),
+            r"row 1 is nan, not text; .* use whole numbers and -1",
+        ),
+        (np.array(["a", "b", None], object), "row 2 is None"),
+        (np.array([1j, 2, 3]), "complex128"),
     ],
 )
 def test_what_are_no_labels_is_refused_by_name(y, problem):
-    with pytest.raises(ValueError, match=rf"y_target .*{problem}"):
+    with pytest.raises(ValueError, match=rf"y_target: .*{problem}"):
         check_labels(y, 3, "y_target")
 
 
@@ -94,6 +103,19 @@ def test_names_and_numbers_are_not_compared():
         class_ids(np.array(["0", "1"]), np.array([0, 1]))
 
 
+def test_arrays_of_two_libraries_are_refused():
+    strict = pytest.importorskip("array_api_strict")
+    X = np.ones((2, 3))
+    check_same_library(X, X)
+    with pytest.raises(InputError, match=r"X_source is .*numpy.*X_target is .*strict"):
+        check_same_library(X, strict.asarray(X))
+
+
+def test_whole_numbers_of_another_library_become_floats():
+    strict = pytest.importorskip("array_api_strict")
+    assert check_domain(strict.asarray([[1, 2], [3, 4]]), "X").dtype == strict.float64
+
+
 # --- parameters
 
 
@@ -119,24 +141,25 @@ class Toy(BaseEstimator):
         (OneOf(("a", "b")), ["a", "b"], ["c", None, 3, Toy()]),
         (OneOf((None, "a"), "get_params"), [None, "a", Toy()], ["c", 3, object()]),
         (OneOf(("a",), number=Range(0, above=True)), ["a", 0.5], ["c", 0, -1.0, True, Toy()]),
+        (Size(), [None, 1, "3GiB", " 1.5 g", "500MB"], [0, -1, 1.5, True, "x", "1.5.2GiB", "."]),
     ],
 )
 def test_a_rule_admits_its_range_and_is_quoted_otherwise(rule, good, bad):
     for value in good:
         check_parameters(Toy(value, rule))
     for value in bad:
-        with pytest.raises(ValueError, match=r"^value=.* is not allowed: give "):
+        with pytest.raises(ValueError, match=r"^value: .* is not allowed; use "):
             check_parameters(Toy(value, rule))
 
 
 def test_infinity_is_out_of_every_range():
-    with pytest.raises(ValueError, match=r"^value=inf is not allowed"):
+    with pytest.raises(ValueError, match=r"^value: inf is not allowed"):
         check_parameters(Toy(np.inf, Range(0)))
 
 
 def test_rules_of_parts_are_checked_too():
     part = Toy(-1, Range(0))
-    with pytest.raises(ValueError, match="value=-1 is not allowed: give a number of at least 0"):
+    with pytest.raises(ValueError, match="value: -1 is not allowed; use a number of at least 0"):
         check_parameters(Toy(part, OneOf((), "get_params")))
 
 

@@ -1,4 +1,4 @@
-"""Where the data pack is, and an empty surrounding for tests of what happens without it."""
+"""The folder of the data pack, and an environment without data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pack_folder() -> Path:
 
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty cache and no other place to look; nothing is in memory, before and after."""
+    """An empty cache folder and no other data folder; nothing is cached in memory."""
     monkeypatch.delenv("BRIDGEHASH_DATA", raising=False)
     cache = tmp_path / "cache"
     monkeypatch.setenv("BRIDGEHASH_CACHE", str(cache))

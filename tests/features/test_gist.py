@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from bridgehash import InputError
 from bridgehash.features import BACKBONES, gist, read_image
-from bridgehash.features.backbones import Settings
+from bridgehash.features.backbones import ExtractSettings
 
 FINEST, RATIO = 0.3, 1.85
 
@@ -62,14 +63,14 @@ def greys() -> NDArray[np.float64]:
     return slopes + 10 * rng.normal(size=(7, 32, 32))
 
 
-@pytest.mark.parametrize("side", [32, 48, 128])
-def test_gist_is_its_definition(side: int) -> None:
-    image = np.random.default_rng(side).integers(0, 256, (side, side))
-    expected = gist_by_definition(image.astype(np.float64))
-    computed = gist(image[None])
-    assert computed.dtype == np.float32
-    assert computed.shape == (1, 512)
-    np.testing.assert_allclose(computed[0], expected, atol=2e-6)
+def test_gist_is_its_definition() -> None:
+    for side in (32, 48):
+        image = np.random.default_rng(side).integers(0, 256, (side, side))
+        expected = gist_by_definition(image.astype(np.float64))
+        computed = gist(image[None])
+        assert computed.dtype == np.float32
+        assert computed.shape == (1, 512)
+        np.testing.assert_allclose(computed[0], expected, atol=2e-6)
 
 
 def test_many_images_are_one_and_one(greys: NDArray[np.float64]) -> None:
@@ -93,15 +94,16 @@ def test_inputs_are_left_alone(greys: NDArray[np.float64]) -> None:
     np.testing.assert_array_equal(greys, before)
 
 
-@pytest.mark.parametrize("scale", range(4))
-@pytest.mark.parametrize("orientation", range(8))
-def test_a_grating_answers_in_its_own_filter(scale: int, orientation: int) -> None:
+def test_a_grating_is_strongest_in_its_own_filter() -> None:
     rows, columns = np.indices((128, 128))
-    angle = -np.pi / 8 * orientation
-    phase = columns * np.cos(angle) + rows * np.sin(angle)
-    grating = np.cos(2 * np.pi * FINEST / RATIO**scale * phase)
-    energy = gist(100 + grating[None]).reshape(4, 8, 16).sum(axis=2)
-    assert np.unravel_index(energy.argmax(), (4, 8)) == (scale, orientation)
+    places = [(scale, orientation) for scale in range(4) for orientation in range(8)]
+    gratings = []
+    for scale, orientation in places:
+        angle = -np.pi / 8 * orientation
+        phase = columns * np.cos(angle) + rows * np.sin(angle)
+        gratings.append(100 + np.cos(2 * np.pi * FINEST / RATIO**scale * phase))
+    energy = gist(np.array(gratings)).reshape(32, 32, 16).sum(axis=2)
+    assert [divmod(int(i), 8) for i in energy.argmax(axis=1)] == places
 
 
 def test_a_turned_image_has_turned_features(greys: NDArray[np.float64]) -> None:
@@ -111,10 +113,10 @@ def test_a_turned_image_has_turned_features(greys: NDArray[np.float64]) -> None:
     np.testing.assert_allclose(turned, expected, atol=0.02 * upright.max())
 
 
-@pytest.mark.parametrize("shape", [(32, 32), (1, 32, 36), (1, 30, 30), (1, 32, 32, 3)])
-def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="shape"):
-        gist(np.zeros(shape))
+def test_other_shapes_are_refused() -> None:
+    for shape in ((32, 32), (1, 32, 36), (1, 30, 30), (1, 32, 32, 3)):
+        with pytest.raises(InputError, match="shape"):
+            gist(np.zeros(shape))
 
 
 @pytest.mark.parametrize(("domain", "least"), [("photo", 0.995), ("sketch", 0.98)])
@@ -122,7 +124,7 @@ def test_the_data_pack_agrees(pack_images: Callable[..., Any], domain: str, leas
     """The pack saw larger originals; centred on its mean, what is left is almost the same."""
     paths, row, pack = pack_images(domain, "gist512", 21)
     backbone = BACKBONES["gist"]
-    x = backbone.load(Settings())(np.stack([backbone.prepare(read_image(p)) for p in paths]))
+    x = backbone.load(ExtractSettings())(np.stack([backbone.prepare(read_image(p)) for p in paths]))
     centred, reference = x - pack.mean(0), pack - pack.mean(0)
     correlation = np.corrcoef(centred.ravel(), reference[row].ravel())[0, 1]
     assert correlation > least

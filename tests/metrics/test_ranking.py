@@ -1,12 +1,13 @@
 """Scores of the ranked list against hand-computed ties and against all orders of the database."""
 
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridgehash import InputError
 from bridgehash.codes import pack, unpack
 from bridgehash.metrics import (
     DistanceHistogram,
@@ -93,7 +94,7 @@ def test_scores_are_means_over_all_orders_of_the_database(retrieval_case, seed):
     np.testing.assert_allclose(recall_at(hist, ks), expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("n_database", [300, 30_000, 1_000_000])
+@pytest.mark.parametrize("n_database", [300, 1_000_000])
 def test_closed_form_is_the_loop_over_places(n_database):
     rng = np.random.default_rng(n_database)
     cuts = np.sort(rng.integers(0, n_database, (6, 64)), axis=1)
@@ -108,11 +109,12 @@ def test_closed_form_is_the_loop_over_places(n_database):
     np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=0)
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 17, 5000])
-def test_harmonic_difference_keeps_its_digits(n):
+def test_harmonic_difference_keeps_its_digits():
     N = np.array([0, 1, 8, 20, 127, 128, 129, 10_000, 10**6, 10**9])
-    expected = [np.sum(1 / (start + np.arange(1, n + 1))) for start in N]
-    np.testing.assert_allclose(_harmonic_difference(N, np.full_like(N, n)), expected, rtol=2e-13)
+    for n in (0, 1, 2, 17, 5000):
+        expected = [np.sum(1 / (start + np.arange(1, n + 1))) for start in N]
+        actual = _harmonic_difference(N, np.full_like(N, n))
+        np.testing.assert_allclose(actual, expected, rtol=2e-13)
 
 
 def test_queries_without_relevant_items_count_as_zero_in_the_mean():
@@ -143,11 +145,10 @@ def test_one_k_gives_a_number_and_a_sequence_an_array():
     assert precision_at(hist, [1]).shape == recall_at(hist, (1,)).shape == (1,)
 
 
-@pytest.mark.parametrize("score", [precision_at, recall_at])
-@pytest.mark.parametrize("k", [0, -1, 1.5, [], [1, 0], [[1]]])
-def test_k_must_be_positive_integers(score, k):
-    with pytest.raises(ValueError, match="k="):
-        score(histogram([1, 2], [1, 0]), k)
+def test_k_must_be_positive_integers():
+    for score, k in product((precision_at, recall_at), (0, -1, 1.5, [], [1, 0], [[1]])):
+        with pytest.raises(InputError, match="k="):
+            score(histogram([1, 2], [1, 0]), k)
 
 
 def test_scores_are_zero_without_any_relevant_item():

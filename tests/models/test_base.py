@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from bridgehash import ITQ, AnchorKernel, LinearEncoder, Shared, UnitRows
+from bridgehash import ATH, ITQ, AnchorKernel, InputError, LinearEncoder, Shared, UnitRows
 from bridgehash.models.base import BaseHasher, BaseLabelHasher
 from bridgehash.models.feature_maps import PrincipalMap
 from tests.cases import two_domains
@@ -133,10 +135,33 @@ def test_labels_of_one_domain_train_on_its_rows_alone():
 
 
 def test_missing_labels_are_asked_for_by_name(data):
-    with pytest.raises(ValueError, match="Means learns from labels: give y_source"):
+    with pytest.raises(InputError, match=r"^y_source: missing; Means needs labels"):
         Shared(Means()).fit(data.X_source, data.X_target)
-    with pytest.raises(ValueError, match="fewer than two classes"):
+    with pytest.raises(InputError, match=r"^y_source: fewer than two classes.* Means needs"):
+        Shared(Means()).fit(data.X_source, data.X_target, y_source=np.zeros(31, dtype=int))
+    with pytest.raises(InputError, match=r"^y: fewer than two classes"):
         Means().fit(data.X_source, np.zeros(len(data.X_source)))
+
+
+@pytest.mark.parametrize("missing", [None, np.nan], ids=["None", "NaN"])
+def test_text_labels_with_a_missing_value_are_refused(data, missing):
+    y = np.array(["ant", "cat", "zebra"], dtype=object)[data.y_source]
+    y[3] = missing
+    with pytest.raises(InputError, match=f"^y: row 3 is {missing}, not text; .* use whole numbers"):
+        Means().fit(data.X_source, y)
+
+
+# --- scikit-learn
+
+
+def test_a_two_domain_method_in_a_pipeline_is_refused(data):
+    """scikit-learn would pass labels as X_target."""
+    for hasher in (ATH(4), Shared(ITQ(4))):
+        pipeline = make_pipeline(StandardScaler(), hasher)
+        for second in (data.y_source, data.X_source):
+            name = type(hasher).__name__
+            with pytest.raises(InputError, match=f"^{name} learns from two domains .* Pipeline"):
+                pipeline.fit(data.X_source, second)
 
 
 # --- pairs
@@ -145,8 +170,8 @@ def test_missing_labels_are_asked_for_by_name(data):
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ([0, 1], "two whole numbers a pair"),
-        ([[0.0, 1.0]], "two whole numbers a pair"),
+        ([0, 1], "two whole numbers per pair"),
+        ([[0.0, 1.0]], "two whole numbers per pair"),
         ([[0, 99]], "rows of X_target outside 0..23"),
         ([[-1, 0]], "rows of X_source outside 0..30"),
     ],

@@ -195,7 +195,7 @@ def test_rows_that_are_not_finite_are_refused(maps, value, call):
 @pytest.mark.parametrize("n", [3, 30_000])
 def test_what_overflows_is_not_called_infinite(n):
     X = np.full((n, D), 3e38, dtype=np.float32)
-    with pytest.warns(RuntimeWarning, match="too large for float32: give rows of float64"):
+    with pytest.warns(RuntimeWarning, match="overflow float32; use float64 rows"):
         made(dtype=np.float32).encode(X)
     with warnings.catch_warnings(), np.errstate(over="ignore"):
         warnings.simplefilter("error")
@@ -213,7 +213,7 @@ def test_what_overflows_is_not_called_infinite(n):
     [
         (np.ones(D), "Expected 2D array"),
         (np.ones((0, D)), "minimum of 1 is required"),
-        (np.ones((2, D + 1)), f"X has {D + 1} features, but this encoder was made for {D}"),
+        (np.ones((2, D + 1)), f"X: {D + 1} features, but this encoder takes {D}"),
         (np.full((2, D), 1j), "Complex data not supported"),
         ([["a"] * D], "numeric|convert"),
     ],

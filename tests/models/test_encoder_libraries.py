@@ -119,12 +119,14 @@ def test_clones_and_pickles_of_another_library_work(xp):
 @pytest.mark.parametrize("maps", [list, unit_rows, lambda: [Doubled()]])
 def test_arrays_of_another_library_are_checked_as_well(xp, maps):
     encoder, X = made(maps()), rows(50)
-    with pytest.raises(ValueError, match=f"X has 3 features, but this encoder was made for {D}"):
+    with pytest.raises(ValueError, match=f"X: 3 features, but this encoder takes {D}"):
         encoder.encode(xp.asarray(X[:, :3]))
-    with pytest.raises(ValueError, match="one row a sample"):
+    with pytest.raises(ValueError, match="rows and columns are needed"):
         encoder.encode(xp.asarray(X[0]))
-    with pytest.raises(ValueError, match="a floating type is needed"):
-        encoder.encode(xp.asarray(X.astype(int)))
+    whole = (10 * X).astype(int)
+    np.testing.assert_array_equal(
+        _xp.to_numpy(encoder.encode(xp.asarray(whole))), encoder.encode(whole)
+    )
     for value, words in ((np.nan, "contains NaN"), (np.inf, "contains infinity")):
         X[3, 3] = value
         with pytest.raises(ValueError, match=words):
@@ -174,9 +176,9 @@ def test_codes_of_another_library_are_checked_as_well(xp):
     codes = pack(xp.asarray(np.ones((2, 8))))
     with pytest.raises(ValueError, match="codes of 1 and 2 bytes"):
         hamming(codes, pack(xp.asarray(np.ones((2, 16)))))
-    with pytest.raises(ValueError, match="1 bytes a row; n_bits=9 needs 2"):
+    with pytest.raises(ValueError, match="1 bytes per row; n_bits=9 needs 2"):
         unpack(codes, 9)
-    with pytest.raises(TypeError, match="packed uint8"):
+    with pytest.raises(ValueError, match="packed uint8"):
         unpack(xp.asarray(np.ones((2, 1))), 8)
     with pytest.raises(ValueError, match=r"two-dimensional.*\(8,\)"):
         pack(xp.asarray(np.ones(8)))

@@ -1,4 +1,4 @@
-"""A model file is whole or refused, and a failed write leaves the old file as it was."""
+"""A damaged model file is refused, and a failed write leaves the old file unchanged."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from bridgehash._core.errors import ModelFileError
+from bridgehash._core.errors import InputError, ModelFileError
 from bridgehash._core.files import atomic_write
 from bridgehash._version import __version__
 from bridgehash.models import model_file as _files
-from bridgehash.models.model_file import load_model, save_model
+from bridgehash.models.model_file import load_model, map_model, save_model
 
 HEADER = {"n_bits": 16, "params": {"lam": 0.5, "graph": None}, "classes": ["é", "b"]}
 ROOT = Path(_files.__file__).parents[1]  # where a child process finds the package
@@ -51,7 +51,7 @@ def assert_same(arrays: dict[str, np.ndarray], expected: dict[str, np.ndarray]) 
 
 
 def refused(path: Path) -> str:
-    """The message of the refusal, once it is seen to begin with the file's name."""
+    """The message of the error, which begins with the name of the file."""
     with pytest.raises(ModelFileError) as caught:
         load_model(path)
     message = str(caught.value)
@@ -61,7 +61,7 @@ def refused(path: Path) -> str:
 
 
 def rewrite(path: Path, **changes: str | None) -> None:
-    """Write the file anew by hand, with metadata changed and a checksum that fits it."""
+    """Write the file again with changed metadata and a matching checksum."""
     with safetensors.safe_open(path, "numpy") as file:
         metadata = {**file.metadata(), **changes}
     arrays = safetensors.numpy.load_file(path)
@@ -87,22 +87,20 @@ def test_atomic_write_replaces_the_file_and_leaves_nothing_else(tmp_path: Path) 
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
-def test_atomic_write_keeps_the_old_file_on_any_exception(
-    tmp_path: Path, error: type[BaseException]
-) -> None:
+def test_atomic_write_keeps_the_old_file_on_any_exception(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")
 
-    def interrupted() -> None:
+    def interrupted(error: type[BaseException]) -> None:
         with atomic_write(path) as temporary:
             temporary.write_text("half")
             raise error
 
-    with pytest.raises(error):
-        interrupted()
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["a.txt"]
+    for error in (ValueError, KeyboardInterrupt, SystemExit):
+        with pytest.raises(error):
+            interrupted(error)
+        assert path.read_text() == "old"
+        assert os.listdir(tmp_path) == ["a.txt"]
 
 
 def test_atomic_write_names_the_missing_directory(tmp_path: Path) -> None:
@@ -117,14 +115,14 @@ def test_atomic_write_names_the_missing_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no umask")
-@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
-def test_permissions_follow_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
-    before = os.umask(umask)
-    try:
-        save_model(tmp_path / "m", "encoder", {}, small_arrays())
-    finally:
-        os.umask(before)
-    assert (tmp_path / "m").stat().st_mode & 0o777 == mode
+def test_permissions_follow_the_umask(tmp_path: Path) -> None:
+    for umask, mode in [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)]:
+        before = os.umask(umask)
+        try:
+            save_model(tmp_path / "m", "encoder", {}, small_arrays())
+        finally:
+            os.umask(before)
+        assert (tmp_path / "m").stat().st_mode & 0o777 == mode
 
 
 @pytest.mark.skipif(os.name == "nt", reason="symbolic links need rights")
@@ -163,20 +161,18 @@ def test_file_and_directory_reach_the_disk(tmp_path: Path, monkeypatch: pytest.M
 
 def test_what_is_saved_is_what_is_loaded(model: Path) -> None:
     loaded = load_model(str(model))
-    assert (loaded.path, loaded.kind, loaded.format_version) == (model, "encoder", 1)
+    assert (loaded.path, loaded.kind, loaded.format_version) == (model, "encoder", 2)
     assert loaded.package_version == __version__
     assert loaded.header == HEADER
     assert_same(loaded.arrays, small_arrays())
 
 
-@pytest.mark.parametrize("dtype", _files._DTYPES)
-@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (4, 3)])
-def test_every_dtype_and_shape_comes_back(
-    tmp_path: Path, dtype: str, shape: tuple[int, ...]
-) -> None:
-    arrays = {"a": np.ones(shape, dtype=dtype), "odd": np.ones(3, dtype=np.uint8)}
-    save_model(tmp_path / "m", "encoder", {}, arrays)
-    assert_same(load_model(tmp_path / "m").arrays, arrays)
+def test_every_dtype_and_shape_is_read_back(tmp_path: Path) -> None:
+    for shape in [(), (0,), (0, 3), (4, 3)]:
+        arrays = {dtype: np.ones(shape, dtype=dtype) for dtype in _files._DTYPES}
+        save_model(tmp_path / "m", "encoder", {}, arrays)
+        assert_same(load_model(tmp_path / "m").arrays, arrays)
+        assert_same(map_model(tmp_path / "m").arrays, arrays)
 
 
 def test_memory_layout_does_not_matter(tmp_path: Path) -> None:
@@ -206,21 +202,17 @@ def test_a_model_without_arrays_is_a_model(tmp_path: Path) -> None:
     assert load_model(tmp_path / "m").arrays == {}
 
 
-@pytest.mark.parametrize(
-    ("header", "arrays"),
-    [
+def test_data_that_cannot_be_saved_changes_nothing(model: Path) -> None:
+    cases: list[tuple[dict[str, Any], dict[str, np.ndarray]]] = [
         ({"a": object()}, {}),
         ({"a": float("nan")}, {}),
         ({}, {"a": np.array(["text"])}),
         ({}, {"a": np.array([object()])}),
         ({}, {"__metadata__": np.ones(1)}),
-    ],
-)
-def test_what_cannot_be_saved_touches_nothing(
-    model: Path, header: dict[str, Any], arrays: dict[str, np.ndarray]
-) -> None:
-    with pytest.raises((TypeError, ValueError)):
-        save_model(model, "encoder", header, arrays)
+    ]
+    for header, arrays in cases:
+        with pytest.raises((TypeError, ValueError)):
+            save_model(model, "encoder", header, arrays)
     assert load_model(model).header == HEADER
     assert os.listdir(model.parent) == [model.name]
 
@@ -281,28 +273,27 @@ for i in itertools.count():
 def test_kill_9_in_the_middle_leaves_a_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "model"
     rng = np.random.default_rng(0)
-    for _ in range(4):
-        command = [sys.executable, "-c", SAVE_FOR_EVER, str(path)]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as child:
-            assert child.stdout is not None
-            assert child.stdout.readline() == b"0\n"
-            for _ in range(5):  # readers beside a running writer
-                time.sleep(rng.uniform(0, 0.01))
-                load_model(path)
-            child.send_signal(signal.SIGKILL)
-        loaded = load_model(path)
-        assert (loaded.arrays["A"] == loaded.header["i"]).all()
+    command = [sys.executable, "-c", SAVE_FOR_EVER, str(path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"0\n"
+        for _ in range(20):  # read while it writes
+            time.sleep(rng.uniform(0, 0.01))
+            load_model(path)
+        child.send_signal(signal.SIGKILL)
+    loaded = load_model(path)
+    assert (loaded.arrays["A"] == loaded.header["i"]).all()
 
 
 # --- refusing
 
 
-def test_every_flipped_byte_is_noticed_or_harmless(model: Path) -> None:
+def test_a_flipped_byte_is_noticed_or_harmless(model: Path) -> None:
     data = model.read_bytes()
     damaged = model.with_name("damaged")
     rng = np.random.default_rng(0)
     n_loaded = 0
-    for i in range(len(data)):
+    for i in [*range(100), *range(100, len(data), 3)]:
         flipped = data[i] ^ int(rng.integers(1, 256))
         damaged.write_bytes(data[:i] + bytes([flipped]) + data[i + 1 :])
         try:
@@ -312,13 +303,13 @@ def test_every_flipped_byte_is_noticed_or_harmless(model: Path) -> None:
         n_loaded += 1
         assert loaded.header == HEADER
         assert_same(loaded.arrays, small_arrays())
-    assert n_loaded < 8  # the padding at most
+    assert n_loaded < 8  # at most the padding
 
 
-def test_every_truncation_is_refused(model: Path) -> None:
+def test_truncated_files_are_refused(model: Path) -> None:
     data = model.read_bytes()
     short = model.with_name("short")
-    for length in range(len(data)):
+    for length in [*range(20), *range(20, len(data), 13), len(data) - 1]:
         short.write_bytes(data[:length])
         assert ("truncated" if length else "is empty") in refused(short)
 
@@ -329,8 +320,8 @@ def test_bytes_after_the_end_are_refused(model: Path) -> None:
     refused(model)
 
 
-def test_missing_files_and_directories_are_told_apart(tmp_path: Path) -> None:
-    assert "no such file" in refused(tmp_path / "nothing")
+def test_missing_files_directories_and_pipes_have_their_own_message(tmp_path: Path) -> None:
+    assert "file not found" in refused(tmp_path / "nothing")
     assert "is a directory" in refused(tmp_path)
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe")
@@ -342,7 +333,8 @@ def test_an_unreadable_file_is_refused(model: Path, monkeypatch: pytest.MonkeyPa
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(_files, "open", deny, raising=False)
-    assert "cannot be read (Permission denied)" in refused(model)
+    with pytest.raises(InputError, match=r"cannot be read .Permission denied.; check the perm"):
+        load_model(model)
 
 
 class Bomb:
@@ -370,39 +362,48 @@ def test_a_foreign_safetensors_file_has_no_bridgehash_header(tmp_path: Path) -> 
 def test_a_newer_format_asks_for_an_upgrade(model: Path) -> None:
     rewrite(model, format_version="7", package_version="9.1")
     assert refused(model).endswith(
-        "written by bridgehash 9.1, format 7; this version reads up to 1: upgrade bridgehash"
+        "written by bridgehash 9.1 in format 7, but this version reads format 2; upgrade bridgehash"
     )
 
 
-@pytest.mark.parametrize("version", ["", "one", "-1", "0", "1.5", "²", "9" * 5000])
-def test_a_format_version_must_be_a_number(model: Path, version: str) -> None:
-    rewrite(model, format_version=version)
-    assert "format_version" in refused(model)
+def test_a_file_of_an_older_format_is_refused_with_a_remedy(model: Path) -> None:
+    rewrite(model, format_version="1", package_version="0.1.0")
+    assert "fit or build it again" in refused(model)
 
 
-@pytest.mark.parametrize("entry", ["kind", "header", "sha256", "package_version", "format_version"])
-def test_a_missing_entry_is_named(model: Path, entry: str) -> None:
-    rewrite(model, **{entry: None})
-    assert f"lacks {entry}" in refused(model)
+def test_a_format_version_must_be_a_number(model: Path) -> None:
+    for version in ("", "one", "-1", "0", "1.5", "²", "9" * 5000):
+        rewrite(model, format_version=version)
+        assert "format_version" in refused(model)
 
 
-@pytest.mark.parametrize(
-    "change", [{"kind": "other"}, {"header": "{}"}, {"package_version": "0"}, {"extra": "entry"}]
-)
-def test_changed_metadata_fails_the_checksum(model: Path, change: dict[str, str]) -> None:
+def test_a_missing_entry_is_named(model: Path) -> None:
+    data = model.read_bytes()
+    for entry in ("kind", "header", "sha256", "package_version", "format_version"):
+        model.write_bytes(data)
+        rewrite(model, **{entry: None})
+        assert f"lacks {entry}" in refused(model)
+
+
+def test_changed_metadata_fails_the_checksum(model: Path) -> None:
+    data = model.read_bytes()
     with safetensors.safe_open(model, "numpy") as file:
         sha256 = file.metadata()["sha256"]
-    rewrite(model, **change, sha256=sha256)
-    assert "the file is damaged or was changed" in refused(model)
+    for change in (
+        {"kind": "other"},
+        {"header": "{}"},
+        {"package_version": "0"},
+        {"extra": "entry"},
+    ):
+        model.write_bytes(data)
+        rewrite(model, **change, sha256=sha256)
+        assert "the file is damaged or was changed" in refused(model)
 
 
-@pytest.mark.parametrize("header", ["", "{", "nonsense", "[" * 100_000])
-def test_a_header_must_be_json(model: Path, header: str) -> None:
-    rewrite(model, header=header)
-    assert "its header is not JSON" in refused(model)
-
-
-def test_a_header_must_be_an_object(model: Path) -> None:
+def test_a_header_must_be_a_json_object(model: Path) -> None:
+    for header in ("", "{", "nonsense", "[" * 100_000):
+        rewrite(model, header=header)
+        assert "its header is not JSON" in refused(model)
     rewrite(model, header="[1]")
     assert "its header is not a JSON object" in refused(model)
 

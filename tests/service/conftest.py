@@ -22,7 +22,7 @@ from PIL import Image
 
 from bridgehash.service.app import create_app
 from bridgehash.service.opening import Files, close_catalogues, open_catalogues
-from bridgehash.service.settings import Limits, Settings, make_settings
+from bridgehash.service.settings import Limits, ServiceSettings, make_settings
 from tests.service.local import LocalClient
 from tests.service.process import KEY
 
@@ -85,7 +85,7 @@ Serve = Callable[..., LocalClient]
 
 @pytest.fixture
 def serve(files: list[Files]) -> Iterator[Serve]:
-    """`serve(host=..., k=5)`: a client of the service in this process, with limits of one's own."""
+    """`serve(host=..., k=5)`: a client of the service in this process, with other limits."""
     opened: list[tuple[LocalClient, dict[str, Any]]] = []
 
     def call(
@@ -109,7 +109,7 @@ def client(serve: Serve) -> LocalClient:
 
 
 @pytest.fixture
-def settings() -> Settings:
+def settings() -> ServiceSettings:
     return make_settings("127.0.0.1", KEY)
 
 

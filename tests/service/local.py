@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partialmethod
 from typing import Any
 
 import httpx
@@ -10,29 +11,28 @@ from fastapi import FastAPI
 
 
 class LocalClient:
-    """Requests one after the other, on an event loop that stands still in between."""
+    """Send requests one after another. The event loop runs only during a request."""
 
     def __init__(self, app: FastAPI) -> None:
-        self.app = app
+        self.app, self.workers = app, app.state.workers
         self._runner = asyncio.Runner()
-        self._client = httpx.AsyncClient(
+        self.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(app), base_url="http://127.0.0.1"
         )
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        return self._runner.run(self._client.request(method, path, **options))
+        return self.run(self.http.request(method, path, **options))
 
-    def get(self, path: str, **options: Any) -> httpx.Response:
-        return self.request("GET", path, **options)
-
-    def post(self, path: str, **options: Any) -> httpx.Response:
-        return self.request("POST", path, **options)
+    get = partialmethod(request, "GET")
+    post = partialmethod(request, "POST")
+    put = partialmethod(request, "PUT")
+    delete = partialmethod(request, "DELETE")
 
     def run(self, work: Any) -> Any:
-        """The outcome of a coroutine on the same loop."""
+        """Return the result of a coroutine on the same loop."""
         return self._runner.run(work)
 
     def close(self) -> None:
-        self.run(self._client.aclose())
-        self.run(self.app.state.desk.stop())
+        self.run(self.http.aclose())
+        self.run(self.workers.stop())
         self._runner.close()

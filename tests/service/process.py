@@ -1,4 +1,4 @@
-"""The service as a process of its own, on loopback, at a free port."""
+"""The service as a separate process, on loopback, at a free port."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 KEY = "a-key-for-tests-only-0123"
+LIMIT = 300  # seconds; a busy machine is not a failure
 
 
 class Served(NamedTuple):
@@ -28,6 +29,23 @@ class Served(NamedTuple):
         return f"http://127.0.0.1:{self.port}"
 
 
+def wait_until(happened: Callable[[], object]) -> None:
+    """Wait for an event."""
+    deadline = time.monotonic() + LIMIT
+    while not happened():
+        assert time.monotonic() < deadline, f"nothing happened within {LIMIT} s"
+        time.sleep(0.02)
+
+
+def listens(port: int) -> bool:
+    """Whether a port accepts connections."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=LIMIT).close()
+    except OSError:
+        return False
+    return True
+
+
 def start(folder: Path, *more: str, key: str | None = KEY, **environment: str) -> Served:
     """Start the service on the files of the folder and wait until it listens."""
     line = [sys.executable, "-m", "bridgehash", "serve", "--port", "0", *more]
@@ -38,52 +56,44 @@ def start(folder: Path, *more: str, key: str | None = KEY, **environment: str) -
 
 
 def launch(line: list[str], cwd: Path, logs: Path, **environment: str) -> Served:
-    """Start a command that tells its address, and wait until it listens there."""
+    """Start a command that prints its address, and wait until it listens there."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
     log = logs / f"log-{os.urandom(4).hex()}"
     with open(log, "w") as written:
         process = subprocess.Popen(line, cwd=cwd, env=env, stderr=written, text=True)
-    while process.poll() is None:
-        found = re.search(r"at http://127\.0\.0\.1:(\d+)", log.read_text())
-        if found and _answers(int(found[1])):
-            return Served(process, int(found[1]), log)
-        time.sleep(0.02)
-    raise AssertionError(log.read_text())
+
+    def port() -> int:
+        assert process.poll() is None, log.read_text()
+        address = re.search(r"at http://127\.0\.0\.1:(\d+)", log.read_text())
+        return int(address[1]) if address and listens(int(address[1])) else 0
+
+    try:
+        wait_until(port)
+        return Served(process, port(), log)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
 
 
 @contextmanager
 def running(
     folder: Path, *more: str, key: str | None = KEY, **environment: str
 ) -> Iterator[Served]:
-    """The same, stopped at the end by its own process id."""
-    with _stopped(start(folder, *more, key=key, **environment)) as served:
+    """`start`, and stop at the end."""
+    with stopped(start(folder, *more, key=key, **environment)) as served:
         yield served
 
 
 @contextmanager
-def launched(line: list[str], cwd: Path, logs: Path) -> Iterator[Served]:
-    """Any command that tells its address, stopped at the end."""
-    with _stopped(launch(line, cwd, logs)) as served:
-        yield served
-
-
-@contextmanager
-def _stopped(served: Served) -> Iterator[Served]:
+def stopped(served: Served) -> Iterator[Served]:
+    """Stop a process at the end, by its own process id."""
     try:
         yield served
     finally:
         served.process.terminate()
         try:
-            served.process.wait(timeout=60)
+            served.process.wait(timeout=LIMIT)
         except subprocess.TimeoutExpired:
             served.process.kill()
             served.process.wait()
-
-
-def _answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        time.sleep(0.05)
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""Broken bodies and uploads against a real process: no 5xx, no crash, no file left behind."""
+"""Broken bodies and uploads against a real process: no 5xx, no crash, no leftover file."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.service.process import KEY, running
+from tests.service.process import KEY, LIMIT, running
 
-PATHS = ("search", "encode", "items", "remove", "search/image")
+PATHS = ("search", "encode", "items", "items/5", "search/image")
+METHODS = ("POST", "PUT", "DELETE")
 KINDS = (
     "application/json",
     "application/x-npy",
@@ -36,11 +37,12 @@ WORDS = (
 
 
 class Seed(NamedTuple):
-    """A body that is right at some address."""
+    """A valid request."""
 
     body: bytes
     kind: str
     path: str
+    method: str = "POST"
 
 
 def seeds() -> list[Seed]:
@@ -52,16 +54,18 @@ def seeds() -> list[Seed]:
         ],
         "photos/encode": [{"features": [[1.0, 2, 3, 4, 5]], "domain": "target"}],
         "photos/items": [{"features": [[1.0] * 8], "ids": [5], "tags": ["x"]}],
-        "photos/remove": [{"ids": [5, 6, 7]}],
         "plain/search": [{"features": [[0.5] * 512], "k": 2}],
     }
     found = [
         Seed(json.dumps(form).encode(), KINDS[0], path) for path in forms for form in forms[path]
     ]
+    added = {"codes": ["fff0"], "ids": [5], "tags": ["x"]}
+    found.append(Seed(json.dumps(added).encode(), KINDS[0], "photos/items", "PUT"))
+    found.append(Seed(b'{"ids": [5, 6, 7]}', KINDS[0], "photos/items", "DELETE"))
     arrays = {
         "photos/search": np.zeros((3, 5)),
         "photos/items": np.ones((2, 8), np.float32),
-        "photos/search?holds=codes": np.zeros((2, 2), np.uint8),
+        "photos/search?content=codes": np.zeros((2, 2), np.uint8),
     }
     for path, array in arrays.items():
         file = io.BytesIO()
@@ -76,7 +80,7 @@ def seeds() -> list[Seed]:
 
 
 def broken(body: bytes, rng: random.Random) -> bytes:
-    """A body with a few things done to it."""
+    """Damage a body in up to four places."""
     data = bytearray(body)
     for _ in range(rng.randint(0, 4)):
         at = rng.randrange(len(data) + 1)
@@ -99,25 +103,26 @@ def broken(body: bytes, rng: random.Random) -> bytes:
 
 
 def send(port: int, rng: random.Random, seed: Seed) -> int:
-    """The status of one request; 0 where it was cut off before its end."""
-    body, kind, path = broken(seed.body, rng), seed.kind, seed.path
+    """Return the status of a damaged request; 0 if it hangs up before the end of the body."""
+    _, kind, path, method = seed
+    body = broken(seed.body, rng)
     if rng.random() < 0.3:
         path = f"{rng.choice(['photos', 'plain', 'none'])}/{rng.choice(PATHS)}"
-        path += rng.choice(["", "?k=3", "?k=x", "?holds=codes", "?domain=%ff", "?tag=%00"])
-        kind = rng.choice(KINDS)
+        path += rng.choice(["", "?k=3", "?k=x", "?content=codes", "?domain=%ff", "?tag=%00"])
+        kind, method = rng.choice(KINDS), rng.choice(METHODS)
     headers = {"Content-Type": kind, "Authorization": f"Bearer {KEY}"}
     headers["Accept"] = rng.choice(["*/*", "application/x-npy"])
     length = len(body) + (rng.randint(1, 50) if rng.random() < 0.03 else 0)
     headers["Content-Length"] = str(length)
-    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=LIMIT)) as connection:
         try:
-            connection.request("POST", f"/v1/catalogues/{path}", body, headers)
+            connection.request(method, f"/v1/catalogues/{path}", body, headers)
             if length > len(body):
                 return 0  # hangs up in the middle of the body
             answer = connection.getresponse()
             answer.read()
         except (BrokenPipeError, ConnectionResetError, HTTPException):
-            assert len(body) > 1 << 20, "only what is far too long is cut off"
+            assert len(body) > 1 << 20, "only a body that is far too long is cut off"
             return 413
         return answer.status
 
@@ -138,7 +143,7 @@ def fuzz(folder: Path, tmp_path: Path) -> Callable[[int], Counter[int]]:
             statuses = Counter(send(served.port, rng, rng.choice(bodies)) for _ in range(n))
             assert served.process.poll() is None
             assert sorted(path.name for path in folder.iterdir()) == before
-            with closing(HTTPConnection("127.0.0.1", served.port, timeout=60)) as connection:
+            with closing(HTTPConnection("127.0.0.1", served.port, timeout=LIMIT)) as connection:
                 connection.request("GET", "/ready")
                 assert connection.getresponse().status == 200
         assert served.process.returncode == 0

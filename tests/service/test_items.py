@@ -1,8 +1,9 @@
-"""Items are listed, shown, added and removed, and stay so."""
+"""Items are listed, shown, added, replaced and removed, and survive a restart."""
 
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ import pytest
 from bridgehash import load
 from bridgehash.index import HammingIndex
 from bridgehash.service.bodies import NPY
+from bridgehash.service.images import find_images
 from bridgehash.service.opening import close_catalogues, open_catalogues
 
 ITEMS = "/v1/catalogues/photos/items"
-REMOVE = "/v1/catalogues/photos/remove"
+SCORES = "/v1/catalogues/photos/scores"
 
 
 def test_items_are_listed_page_by_page(client):
@@ -31,17 +33,17 @@ def test_items_are_listed_page_by_page(client):
     assert sketches["items"][1]["image"].endswith("/items/1/image?domain=target")
 
 
-def test_pictures_come_by_id_alone(client, folder):
-    picture = client.get(ITEMS + "/7/image")
-    assert picture.content == (folder / "photos" / "7.png").read_bytes()
-    assert picture.headers["x-content-type-options"] == "nosniff"
+def test_images_are_found_by_id_only(client, folder):
+    image = client.get(ITEMS + "/7/image")
+    assert image.content == (folder / "photos" / "7.png").read_bytes()
+    assert image.headers["x-content-type-options"] == "nosniff"
     for path in ("/2/image", "/..%2f..%2fmodel.bh/image", "/0.png/image", "/-1/image"):
         assert client.get(ITEMS + path).status_code in (404, 422)
     (folder / "photos" / "7.png").unlink()
     assert client.get(ITEMS + "/7/image").status_code == 404
 
 
-def test_a_picture_that_changed_is_sent_again(client, folder):
+def test_a_changed_image_is_sent_again(client, folder):
     first = client.get(ITEMS + "/7/image")
     assert first.headers["cache-control"] == "private, no-cache"
     known = {"If-None-Match": first.headers["etag"]}
@@ -52,27 +54,24 @@ def test_a_picture_that_changed_is_sent_again(client, folder):
     assert (other.status_code, other.content) == (200, client.get(ITEMS + "/1/image").content)
 
 
-def test_pictures_without_numbers_go_by_their_order(folder):
-    from bridgehash.service.images import picture_table
-
+def test_images_without_numbers_are_numbered_in_sorted_order(folder):
     (folder / "photos" / "a.png").write_bytes(b"")
     (folder / "photos" / "b.tif").write_bytes(b"")  # no browser shows it
-    table = picture_table(folder / "photos")
+    table = find_images(folder / "photos")
     assert {i: path.name for i, path in table.items()} == dict(
         enumerate(["0.png", "1.png", "7.png", "a.png"])
     )
     (folder / "sketches" / "007.jpg").write_bytes(b"")
-    with pytest.raises(ValueError, match="shows item 7, as"):
-        picture_table(folder / "sketches")
+    with pytest.raises(ValueError, match="item 7 has another image"):
+        find_images(folder / "sketches")
 
 
-def test_what_is_added_is_found_and_stays(serve, keyed, folder, files, settings):
-    client = serve()
+def test_changes_are_found_and_survive_a_restart(client, keyed, folder, files, settings):
     X = np.load(folder / "source.npy")[:2] + 0.25
     codes = load(folder / "model.bh").encode(X, "source")
     form = {"features": X.tolist(), "ids": [1000, 3], "tags": ["new", "Ünï"]}
-    answer = client.post(ITEMS, json=form, headers=keyed)
-    assert answer.json() == {"ids": [1000, 3], "added": 1, "replaced": 1, "items": 61}
+    response = client.put(ITEMS, json=form, headers=keyed)
+    assert response.json() == {"ids": [1000, 3], "added": 1, "replaced": 1, "total": 61}
     assert client.get(ITEMS + "/1000").json() == {
         "id": 1000,
         "tag": "new",
@@ -82,72 +81,115 @@ def test_what_is_added_is_found_and_stays(serve, keyed, folder, files, settings)
     assert client.get(ITEMS + "/3").json()["tag"] == "Ünï"
     again = client.post(ITEMS, json={"codes": ["fff0"]}, headers=keyed)
     assert again.json()["ids"] == [1001]
-    gone = client.post(REMOVE, json={"ids": [0, 1, 1, 99999]}, headers=keyed)
-    assert gone.json() == {"removed": 2, "items": 60}
+    gone = client.delete(ITEMS, json={"ids": [0, 1, 1, 99999]}, headers=keyed)
+    assert gone.json() == {"removed": 2, "total": 60}
+    assert client.delete(ITEMS + "/1001", headers=keyed).json() == {"removed": 1, "total": 59}
+    again = client.delete(ITEMS + "/1001", headers=keyed)
+    assert (again.status_code, again.json()["detail"]) == (404, "id: no item 1001")
     assert client.get(ITEMS + "/0").status_code == 404
-    answer = client.post("/v1/catalogues/photos/search", json={"ids": [1000], "tag": "new"})
-    assert [hit["id"] for hit in answer.json()["results"][0]["hits"]] == [1000]
-    state = client.app.state.desk.catalogues["photos"].store
-    state.close()
+    response = client.post("/v1/catalogues/photos/search", json={"ids": [1000], "tag": "new"})
+    assert [hit["id"] for hit in response.json()["results"][0]["hits"]] == [1000]
+    client.workers.catalogues["photos"].store.close()
     opened = open_catalogues(files[:1], settings)
     index = opened["photos"].store.index
-    assert set(index.ids.tolist()) == {*range(2, 60), 1000, 1001}
+    assert set(index.ids.tolist()) == {*range(2, 60), 1000}
     np.testing.assert_array_equal(index.get([1000, 3])[0], codes)
     close_catalogues(opened)
     assert not (folder / "photos.bhi.journal").exists()
 
 
+def test_adding_an_existing_id_changes_nothing(client, keyed, folder):
+    before = (folder / "photos.bhi.journal").read_bytes()
+    code = client.get(ITEMS + "/7").json()["code"]
+    form = {"codes": ["fff0", "fff0"], "ids": [1000, 7]}
+    response = client.post(ITEMS, json=form, headers=keyed)
+    assert (response.status_code, response.json()["field"]) == (409, "ids")
+    assert response.json()["detail"] == "ids: item 7 exists; replace it with PUT"
+    assert client.get(ITEMS + "/1000").status_code == 404
+    assert client.get(ITEMS + "/7").json()["code"] == code
+    assert (folder / "photos.bhi.journal").read_bytes() == before
+    assert client.put(ITEMS, json=form, headers=keyed).json()["replaced"] == 1
+    assert client.get(ITEMS + "/7").json()["code"] == "fff0"
+
+
 def test_an_array_gets_the_next_ids(client, keyed, folder):
     file = io.BytesIO()
     np.save(file, np.load(folder / "source.npy")[:3])
-    answer = client.post(ITEMS, content=file.getvalue(), headers={**keyed, "Content-Type": NPY})
-    assert answer.json()["ids"] == [60, 61, 62]
+    response = client.post(ITEMS, content=file.getvalue(), headers={**keyed, "Content-Type": NPY})
+    assert response.json()["ids"] == [60, 61, 62]
     assert client.get(ITEMS + "/61").json()["code"] == client.get(ITEMS + "/1").json()["code"]
 
 
 def test_an_id_once_given_is_not_given_again(client, keyed):
     assert client.post(ITEMS, json={"codes": ["fff0"]}, headers=keyed).json()["ids"] == [60]
-    client.post(REMOVE, json={"ids": [60]}, headers=keyed)
+    client.delete(ITEMS + "/60", headers=keyed)
     assert client.post(ITEMS, json={"codes": ["fff0"]}, headers=keyed).json()["ids"] == [61]
 
 
 def test_after_the_highest_id_ids_must_be_given(client, keyed):
     top = {"codes": ["fff0"], "ids": [2**53 - 1]}
     assert client.post(ITEMS, json=top, headers=keyed).status_code == 200
-    answer = client.post(ITEMS, json={"codes": ["fff0"]}, headers=keyed)
-    assert (answer.status_code, answer.json()["field"]) == (422, "ids")
+    response = client.post(ITEMS, json={"codes": ["fff0"]}, headers=keyed)
+    assert (response.status_code, response.json()["field"]) == (422, "ids")
 
 
 def test_a_change_is_on_disk_before_it_is_acknowledged(client, keyed, folder, monkeypatch):
     seen = []
-    apply = client.app.state.desk.catalogues["photos"].store.index.upsert
+    index = client.workers.catalogues["photos"].store.index
+    apply = index.upsert
 
     def watched(*arguments, **options):
         seen.append((folder / "photos.bhi.journal").stat().st_size)
         return apply(*arguments, **options)
 
-    index = client.app.state.desk.catalogues["photos"].store.index
     monkeypatch.setattr(index, "upsert", watched)
     before = (folder / "photos.bhi.journal").stat().st_size
     client.post(ITEMS, json={"codes": ["fff0"]}, headers=keyed)
     assert seen[0] > before
 
 
-def test_changes_that_cannot_be_kept_are_not_made(client, keyed, monkeypatch):
+def test_changes_that_cannot_be_written_are_not_made(client, keyed, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("bridgehash.service.journal.os.pwrite", full)
-        answer = client.post(ITEMS, json={"codes": ["fff0"]}, headers=keyed)
-        assert answer.status_code == 503
-        assert "No space left on device" in answer.json()["error"]
+        patched.setattr("os.pwrite", full)
+        response = client.post(ITEMS, json={"codes": ["fff0"]}, headers=keyed)
+        assert response.status_code == 503
+        assert "No space left on device" in response.json()["detail"]
     assert client.get(ITEMS).json()["total"] == 60
     assert client.get("/ready").status_code == 200
     assert client.post(ITEMS, json={"codes": ["fff0"]}, headers=keyed).status_code == 200
 
 
-def test_a_large_journal_is_folded_into_the_file(serve, keyed, folder):
+def test_a_journal_that_cannot_be_repaired_makes_the_service_not_ready(client, keyed, monkeypatch):
+    def fails(*arguments):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", fails)
+        response = client.post(ITEMS, json={"codes": ["fff0"]}, headers=keyed)
+        assert response.status_code == 503
+    assert "restart to recover" in client.get("/ready").json()["detail"]
+    assert client.get(ITEMS).json()["total"] == 60
+
+
+def test_without_queries_the_items_are_the_queries(files, serve, keyed):
+    files[0] = replace(files[0], queries=None, query_images=None)
+    client = serve(n=1)
+    response = client.get(ITEMS + "?domain=target")
+    assert (response.status_code, response.json()["field"]) == (422, "domain")
+    scores = client.get(SCORES).json()
+    assert (scores["query_domain"], scores["n_queries"]) == ("source", 60)
+    client.delete(ITEMS, json={"ids": list(range(60))}, headers=keyed)
+    response = client.get(SCORES)
+    assert (response.status_code, response.json()["detail"]) == (
+        404,
+        "no scores: no items are loaded",
+    )
+
+
+def test_a_large_journal_is_merged_into_the_file(serve, keyed, folder):
     client = serve(journal_bytes=300)
     journal = folder / "photos.bhi.journal"
     for _ in range(12):
@@ -156,30 +198,30 @@ def test_a_large_journal_is_folded_into_the_file(serve, keyed, folder):
     assert len(HammingIndex.load(folder / "photos.bhi")) > 60
 
 
-def test_facts_of_all_catalogues(client):
+def test_catalogues_are_described(client):
     listed = client.get("/v1/catalogues").json()
     photos, plain = listed["catalogues"]
     assert photos == client.get("/v1/catalogues/photos").json()
     assert (photos["method"], photos["n_bits"]) == ("ATH", 12)
     assert (photos["index_domain"], photos["query_domain"]) == ("source", "target")
     assert photos["domains"]["source"]["tags"] == ["ant", "bee", "cat"]
-    assert photos["domains"]["target"]["pictures"] == 3
+    assert photos["domains"]["target"]["n_images"] == 3
     assert plain["domains"]["any"]["backbone"] == "gist"
     assert listed["limits"]["k"] == 1000
 
 
-def test_figures_are_those_of_the_metrics(client, folder):
+def test_scores_are_those_of_the_library(client, folder):
     from bridgehash.metrics import distance_histogram, radius_pr_area
 
     model = load(folder / "model.bh")
     codes = [model.encode(np.load(folder / f"{name}.npy"), name) for name in ("target", "source")]
     labels = np.arange(50) % 3, np.arange(60) % 3
-    figures = client.get("/v1/catalogues/photos/figures").json()
+    scores = client.get(SCORES).json()
     histogram = distance_histogram(*codes, *labels, n_bits=12)
-    assert figures["radius_pr_area"] == pytest.approx(radius_pr_area(histogram))
-    assert (figures["n_queries"], figures["n_items"], figures["queries_from"]) == (50, 60, "target")
-    assert len(figures["recall"]) == len(figures["precision"])
-    assert client.get("/v1/catalogues/plain/figures").status_code == 404
+    assert scores["radius_pr_area"] == pytest.approx(radius_pr_area(histogram))
+    assert (scores["n_queries"], scores["n_items"], scores["query_domain"]) == (50, 60, "target")
+    assert len(scores["recall"]) == len(scores["precision"])
+    assert client.get("/v1/catalogues/plain/scores").status_code == 404
 
 
 def test_items_without_a_tag_are_of_no_class(client, keyed, folder):
@@ -192,15 +234,15 @@ def test_items_without_a_tag_are_of_no_class(client, keyed, folder):
     items = np.concatenate([items, np.array([[0xFF, 0xF0], [0, 0]], np.uint8)])
     labels = np.arange(50) % 3, np.append(np.arange(60) % 3, [-1, -1])
     histogram = distance_histogram(queries, items, *labels, n_bits=12)
-    figures = client.get("/v1/catalogues/photos/figures").json()
+    scores = client.get(SCORES).json()
     expected = mean_average_precision(histogram)
-    assert figures["mean_average_precision"] == pytest.approx(float(expected))
+    assert scores["mean_average_precision"] == pytest.approx(float(expected))
 
 
-def test_figures_follow_changes(client, keyed):
-    before = client.get("/v1/catalogues/photos/figures").json()
-    client.post(REMOVE, json={"ids": list(range(30))}, headers=keyed)
-    after = client.get("/v1/catalogues/photos/figures").json()
+def test_scores_follow_changes(client, keyed):
+    before = client.get(SCORES).json()
+    client.delete(ITEMS, json={"ids": list(range(30))}, headers=keyed)
+    after = client.get(SCORES).json()
     assert (before["n_items"], after["n_items"]) == (60, 30)
 
 
@@ -214,11 +256,11 @@ def test_metrics_and_health(client, keyed):
     assert 'kind="change"' in text
     assert client.get("/health").json() == {"status": "alive"}
     assert client.get("/ready").json() == {"status": "ready"}
-    client.app.state.desk.stopping = True
+    client.workers.stopping = True
     assert client.get("/ready").status_code == 503
 
 
-def test_no_page_asks_another_address(client):
+def test_pages_load_nothing_from_other_sites(client):
     for path in ("/", "/docs"):
         page = client.get(path)
         assert page.headers["content-type"].startswith("text/html")

@@ -1,8 +1,9 @@
-"""What does not belong together is refused at start, in one sentence, and nothing is left open."""
+"""Files that do not belong together are rejected at start, with one line, and closed."""
 
 from __future__ import annotations
 
 import shutil
+import socket
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from bridgehash import ATH, save
 from bridgehash.cli.main import main
 from bridgehash.index import HammingIndex
 from bridgehash.models.provenance import origin
-from bridgehash.service.opening import open_catalogues
+from bridgehash.service.opening import close_catalogues, open_catalogues
 from tests.service.process import KEY
 
 
@@ -37,32 +38,7 @@ def refused(folder, monkeypatch, capsys):
 PAIR = "--model model.bh --index photos.bhi"
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ("--model plain.bh --index photos.bhi", "holds codes of another model than plain.bh"),
-        ("--model model.bh --index plain.bhi", "does not say which domain"),
-        ("--model model.bh --index lost.bhi", "no such file"),
-        ("--model lost.bh --index photos.bhi", "no such file"),
-        ("--model model.bh --index model.bh", "not an index"),
-        ("--model model.bh --index unnamed.bhi", "does not say which domain"),
-        ("--model model.bh --index short.bhi", "holds codes of 8 bits, but model.bh makes codes"),
-        ("--model other.bh --index photos.bhi", "holds codes of another model"),
-        (PAIR + " --queries photos.bhi", "holds codes of the source domain, not of the target"),
-        (PAIR + " --query-images photos", "--query-images belongs to --queries"),
-        (PAIR + " --images none", "there is no such folder"),
-        (PAIR + " --backbone gist", "its queries have 5 features, but gist makes 512"),
-        (PAIR + " --backbone gits", "did you mean 'gist'"),
-        (PAIR + " --model model.bh", "--index: 1 for 2 of --model"),
-        (f"{PAIR} {PAIR}", "a second index called photos"),
-        (f"{PAIR} {PAIR} {PAIR} --images photos --images photos", "--images: 2 for 3 of --model"),
-        ("--model model.bh --index sp%ace.bhi", "is part of addresses"),
-        ("--model plain.bh --index plain.bhi --queries photos.bhi", "needs a model of two domains"),
-        (PAIR + " --host 256.0.0.1", "cannot be used"),
-        (PAIR + " --key-file none", "the key cannot be read"),
-    ],
-)
-def test_what_does_not_fit_is_refused(refused, folder, line, reason):
+def test_files_that_do_not_belong_together_are_rejected(refused, folder):
     shutil.copy(folder / "photos.bhi", folder / "sp%ace.bhi")
     HammingIndex(12).add(np.zeros((3, 2), np.uint8)).save(folder / "unnamed.bhi")
     short = HammingIndex(8).add(np.zeros((3, 1), np.uint8))
@@ -70,19 +46,55 @@ def test_what_does_not_fit_is_refused(refused, folder, line, reason):
     short.save(folder / "short.bhi")
     X_s, X_t = np.load(folder / "source.npy"), np.load(folder / "target.npy")
     save(ATH.unsupervised(n_bits=12, random_state=1).fit(X_s, X_t), folder / "other.bh")
-    assert reason in refused(line)
+    for line, reason in (
+        ("--model plain.bh --index photos.bhi", "holds codes of another model than plain.bh"),
+        ("--model model.bh --index plain.bhi", "does not state the domain"),
+        ("--model model.bh --index lost.bhi", "no such file"),
+        ("--model lost.bh --index photos.bhi", "no such file"),
+        ("--model model.bh --index model.bh", "not an index"),
+        ("--model model.bh --index unnamed.bhi", "does not state the domain"),
+        ("--model model.bh --index short.bhi", "has codes of 8 bits, but model.bh makes codes"),
+        ("--model other.bh --index photos.bhi", "holds codes of another model"),
+        (PAIR + " --queries photos.bhi", "holds codes of the source domain, not of the target"),
+        (PAIR + " --query-images photos", "--query-images needs --queries"),
+        (PAIR + " --images none", "there is no such folder"),
+        (PAIR + " --backbone gist", "its queries have 5 features, but gist makes 512"),
+        (PAIR + " --backbone gits", "did you mean 'gist'"),
+        (PAIR + " --model model.bh", "--index: 1 for 2 of --model"),
+        (f"{PAIR} {PAIR}", "a second index named photos"),
+        (f"{PAIR} {PAIR} {PAIR} --images photos --images photos", "--images: 2 for 3 of --model"),
+        ("--model model.bh --index sp%ace.bhi", "is part of URLs"),
+        ("--model plain.bh --index plain.bhi --queries photos.bhi", "needs a two-domain model"),
+        (PAIR + " --host 256.0.0.1", "cannot listen there"),
+        (PAIR + " --key-file none", "file not found"),
+    ):
+        assert reason in refused(line)
 
 
 def test_other_addresses_need_a_key(refused, monkeypatch):
     monkeypatch.delenv("BRIDGEHASH_API_KEY")
-    assert "needs a key" in refused(PAIR + " --host 0.0.0.0")
+    assert "a key is required" in refused(PAIR + " --host 0.0.0.0")
 
 
-def test_no_key_stands_on_the_command_line(refused):
+def test_a_port_in_use_is_rejected(refused):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        reason = refused(f"{PAIR} --port {taken.getsockname()[1]}")
+    assert "cannot listen there (Address already in use)" in reason
+
+
+def test_two_services_cannot_share_an_index(refused, files, settings):
+    opened = open_catalogues(files[:1], settings)
+    assert "in use by another process; stop it first" in refused(PAIR)
+    close_catalogues(opened)
+
+
+def test_the_key_is_no_option(refused):
     assert "no such option" in refused(PAIR + " --key secret").lower()
 
 
-def test_an_index_of_the_target_is_asked_with_the_source(files, settings):
+def test_an_index_of_the_target_is_searched_with_the_source(files, settings):
     swapped = replace(
         files[0], index=files[0].queries, queries=files[0].index, images=None, query_images=None
     )
@@ -91,7 +103,7 @@ def test_an_index_of_the_target_is_asked_with_the_source(files, settings):
     catalogue.store.close()
 
 
-def test_codes_that_tell_no_model_are_taken_at_their_word(folder, files, settings):
+def test_an_index_without_a_model_is_accepted(folder, files, settings):
     index = HammingIndex.load(folder / "photos.bhi")
     index.about = {"domain": "source"}
     index.save(folder / "photos.bhi")
@@ -100,7 +112,7 @@ def test_codes_that_tell_no_model_are_taken_at_their_word(folder, files, setting
     assert "model" in origin(folder / "model.bh", None)
 
 
-def test_the_package_does_without_the_service():
+def test_the_package_does_not_import_the_service():
     import subprocess
     import sys
 

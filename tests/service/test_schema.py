@@ -1,4 +1,4 @@
-"""Requests made from the OpenAPI document, right and wrong ones: no 5xx, nothing undeclared."""
+"""Valid and invalid requests made from the OpenAPI document: no 5xx, nothing undeclared."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # those of the tool itself
 
 
 def examined(client, keyed, n: int) -> int:
-    """Send n requests to each address, right and wrong ones in turn; how many were sent."""
+    """Send n valid and n invalid requests to each address; return how many were sent."""
     schema = schemathesis.openapi.from_asgi("/openapi.json", client.app, headers=HOST)
     sent = 0
     for result in schema.get_all_operations():
@@ -38,7 +38,7 @@ def examined(client, keyed, n: int) -> int:
         for mode in schemathesis.GenerationMode:
             try:
                 cases = operation.as_strategy(generation_mode=mode)
-            except Exception:  # an address that takes nothing cannot be asked wrongly
+            except Exception:  # a route without parameters has no invalid request
                 continue
 
             @settings(
@@ -60,12 +60,12 @@ def examined(client, keyed, n: int) -> int:
     return sent
 
 
-def test_the_document_keeps_its_word(client, keyed):
-    assert examined(client, keyed, 15) > 100
+def test_responses_conform_to_the_document(client, keyed):
+    assert examined(client, keyed, 5) > 100
 
 
 @pytest.mark.slow
-def test_the_document_keeps_its_word_at_length(client, keyed):
+def test_responses_conform_to_the_document_at_length(client, keyed):
     sent = examined(client, keyed, 300)
     print(f"{sent} requests")
     assert sent > 4000

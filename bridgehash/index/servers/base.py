@@ -1,109 +1,304 @@
-"""What every engine shares: the interface, addresses, names, and trying again.
+"""What all engines share: the interface of an index, URLs, names, and retries.
 
-An engine keeps codes behind the interface of `HammingIndex`, so that the same queries get the same
-answers. A connection that drops is made again, and what was being done is done again.
+`create_index` and `open_index` choose the engine by the URL and import its driver. An engine gives
+the same results as `HammingIndex`. If a connection is lost, it is opened again and the operation is
+repeated.
 """
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from threading import RLock
 from time import sleep
-from types import TracebackType
-from typing import ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..._core.errors import EngineError
-from ..batch import Batch, Ids, checked_batch
+from ..._core.errors import EngineError, InputError
+from ..batch import Batch, Ids, SearchMode, check_search_mode, checked_batch
 
-PAUSES = (0.2, 1.0, 3.0, 8.0)  # seconds before an operation is tried again
+PAUSES = (0.2, 1.0, 3.0, 8.0)  # seconds before the retries of an operation
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-POSTGRES = ("postgresql", "postgres")
-_SCHEMES = (*POSTGRES, "milvus")
+_SCHEMES = ("postgresql", "postgres", "milvus")
 
 T = TypeVar("T")
 
 
-class Dropped(Exception):
-    """A connection that was lost: the same may go well on a new one."""
+class ConnectionLost(Exception):
+    """A lost connection: the operation can be retried on a new one."""
 
 
-class CodeIndex(Protocol):
-    """What an index can do, wherever its codes lie."""
+class IndexInfo(NamedTuple):
+    """The properties of a table or collection of codes."""
 
     n_bits: int
-    about: dict[str, str]
+    search: SearchMode = "exact"
+    about: Mapping[str, str] = {}
+    n_lists: int = 128  # of approximate search in Milvus
+    ours: bool = True  # created by bridgehash
 
+
+class EngineSession(ABC):
+    """A connection to a server that is opened again when it is lost.
+
+    Operations of several threads take turns.
+    """
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self._lock = RLock()
+        try:
+            self._connect()
+        except ConnectionLost as error:
+            raise EngineError(
+                f"{place}: no connection ({error}); check that the server runs, and check "
+                "address, user and password"
+            ) from error
+
+    @abstractmethod
+    def _connect(self) -> object:
+        """Open the connection if it is closed, or raise `ConnectionLost`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
+
+    @contextmanager
+    def close_on_error(self) -> Iterator[None]:
+        """Close the connection if the block fails."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def _retry(self, work: Callable[[], T]) -> T:
+        """Return the result of `work`, repeated after a pause while the connection is lost."""
+        with self._lock:
+            for pause in PAUSES:
+                try:
+                    return work()
+                except ConnectionLost:
+                    sleep(pause)
+            try:
+                return work()
+            except ConnectionLost as error:
+                raise EngineError(
+                    f"{self.place}: the connection was lost and could not be opened again "
+                    f"({error}); check that the server runs"
+                ) from error
+
+
+class EngineIndex(ABC):
+    """An index on a server, with the methods of `HammingIndex` that a server can offer.
+
+    It is a context manager that closes the connection.
+
+    Attributes
+    ----------
+    name : str
+        Name of the table or collection.
+    place : str
+        URL of the server without the password.
+    n_bits : int
+    search_mode : "exact" or "approximate"
+    about : dict of str
+        Where the codes come from; stored on the server.
+    """
+
+    noun: ClassVar[str]  # "table" or "collection"
+    tag_bytes: ClassVar[int]  # of the longest tag
+
+    def __init__(self, session: Any, name: str, info: IndexInfo) -> None:
+        self.name = name
+        self.place: str = session.place
+        self.n_bits = info.n_bits
+        self.search_mode = info.search
+        self.about = dict(info.about)
+        self._session = session
+
+    @classmethod
+    @abstractmethod
+    def create(
+        cls,
+        url: str,
+        name: str,
+        n_bits: int,
+        *,
+        search: SearchMode = "exact",
+        about: Mapping[str, str] | None = None,
+        replace: bool = False,
+    ) -> Self:
+        """Create an empty table or collection; see `create_index`."""
+
+    @classmethod
+    def open(cls, url: str, name: str, *, search: SearchMode | None = None) -> Self:
+        """Open a table or collection; see `open_index`."""
+        mode = None if search is None else check_search_mode(search)
+        session = cls._open_session(url)
+        with session.close_on_error():
+            info = cls._describe(session, check_name(name))
+            if info is None:
+                raise EngineError(
+                    f"{session.place}: there is no {cls.noun} {name}; build it, or check the name"
+                )
+            return cls(session, name, info._replace(search=mode or info.search))
+
+    @classmethod
+    def exists(cls, url: str, name: str) -> bool:
+        """Return whether a table or collection exists; see `index_exists`."""
+        with closing(cls._open_session(url)) as session:
+            return cls._describe(session, check_name(name)) is not None
+
+    @classmethod
+    @abstractmethod
+    def _open_session(cls, url: str) -> EngineSession:
+        """Connect to the server of a URL."""
+
+    @classmethod
+    @abstractmethod
+    def _describe(cls, session: Any, name: str) -> IndexInfo | None:
+        """Return the properties of a table or collection, or None if it does not exist.
+
+        Raises `EngineError` if it holds something else.
+        """
+
+    @abstractmethod
     def __len__(self) -> int: ...
 
+    @abstractmethod
+    def next_id(self) -> int:
+        """Return the id that the next code without an id gets."""
+
+    @abstractmethod
     def add(
         self, codes: ArrayLike, ids: ArrayLike | None = None, *, tags: ArrayLike | None = None
     ) -> Self:
-        """Add packed codes, each with a tag if one likes; an id that is there is refused."""
-        ...
+        """Add packed codes with optional tags. Raises `InputError` if an id exists."""
 
+    @abstractmethod
     def upsert(self, codes: ArrayLike, ids: ArrayLike, *, tags: ArrayLike | None = None) -> Self:
-        """Add packed codes, in place of those that have their ids."""
-        ...
+        """Add packed codes; codes with the same ids are replaced, tags included."""
 
+    @abstractmethod
     def remove(self, ids: ArrayLike) -> int:
-        """Forget codes by their ids; how many of them were there."""
-        ...
+        """Remove codes by id and return how many were removed; unknown ids are ignored."""
 
+    @abstractmethod
     def search(
         self, codes: ArrayLike, k: int = 10, *, tag: str | None = None
     ) -> tuple[NDArray[np.int32], Ids]:
-        """Distances and ids of the k nearest codes of each query, by (distance, id)."""
-        ...
+        """Return distances and ids of the k nearest codes per query, by (distance, id).
 
+        If there are fewer than k codes (with this tag), the remaining places have distance
+        n_bits + 1 and id -1.
+        """
 
-class EngineIndex(CodeIndex, Protocol):
-    """What an index on a server can do besides."""
-
-    name: str
-    place: str  # the server, as it may be shown
-
-    @property
-    def kind(self) -> str:
-        """How it is searched."""
-        ...
-
-    def next_id(self) -> int:
-        """The id that a code without one would get."""
-        ...
-
+    @abstractmethod
     def finish(self) -> None:
-        """What is left to do after a bulk load."""
-        ...
+        """Build the indexes of the server; call it after a bulk load."""
 
+    @abstractmethod
     def rename(self, name: str, *, replace: bool = False) -> None:
-        """Give it another name, in place of an index of that name if wanted."""
-        ...
+        """Rename the index; with `replace`, drop an index of that name first."""
 
+    @abstractmethod
     def drop(self) -> None:
-        """Remove it and all codes in it."""
-        ...
+        """Drop the index with all its codes."""
 
     def close(self) -> None:
-        """End the connection."""
-        ...
+        """Close the connection."""
+        self._session.close()
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check(self, codes: ArrayLike, ids: ArrayLike | None, tags: ArrayLike | None) -> Batch:
+        batch = checked_batch(codes, ids, tags, self.n_bits, 0)
+        for tag in () if batch.tags is None else batch.tags:
+            if not self._can_store(tag):
+                raise InputError(
+                    f"tag {tag[:40]!r} cannot be stored; use text of up to {self.tag_bytes} bytes "
+                    "without a zero byte",
+                    "tags",
+                )
+        return batch
+
+    def _can_store(self, tag: str) -> bool:
+        try:
+            return len(tag.encode()) <= self.tag_bytes and "\x00" not in tag
+        except UnicodeEncodeError:  # half of a surrogate pair
+            return False
+
+
+def create_index(
+    url: str,
+    name: str,
+    n_bits: int,
+    *,
+    search: SearchMode = "exact",
+    about: Mapping[str, str] | None = None,
+    replace: bool = False,
+) -> EngineIndex:
+    """Create an empty index on a server.
+
+    Parameters
+    ----------
+    url : str
+        `postgresql://user:password@host:port/database` or
+        `milvus://user:password@host:port/database`.
+    name : str
+        Name of the table or collection.
+    n_bits : int
+        Length of the codes, 1 to 4,096.
+    search : "exact" or "approximate", default="exact"
+        "approximate" uses an HNSW index in PostgreSQL and inverted lists in Milvus.
+    about : dict of str, optional
+        Where the codes come from; stored with them.
+    replace : bool, default=False
+        Drop an index of this name first.
+    """
+    return _engine(url).create(url, name, n_bits, search=search, about=about, replace=replace)
+
+
+def open_index(url: str, name: str, *, search: SearchMode | None = None) -> EngineIndex:
+    """Open an index on a server.
+
+    It is searched as it was created, unless `search` is "exact" or "approximate".
+    """
+    return _engine(url).open(url, name, search=search)
+
+
+def index_exists(url: str, name: str) -> bool:
+    """Return whether the server has an index of this name.
+
+    Raises `EngineError` if a table or collection of this name holds something else.
+    """
+    return _engine(url).exists(url, name)
+
+
+def _engine(url: str) -> type[EngineIndex]:
+    if parse_url(url).scheme == "milvus":
+        from .milvus import MilvusIndex
+
+        return MilvusIndex
+    try:
+        from .postgres import PostgresIndex
+    except ImportError as error:
+        raise EngineError(str(error)) from error
+    return PostgresIndex
 
 
 class Address(NamedTuple):
-    """A URL in parts; `shown` is what may be printed, without a password."""
+    """The parts of a URL; `shown` leaves out the password."""
 
     scheme: str
     user: str
@@ -119,21 +314,21 @@ class Address(NamedTuple):
         return f"{self.scheme}://{user}{self.host}{database}"
 
 
-def parsed(url: str) -> Address:
-    """The parts of a URL.
+def parse_url(url: str) -> Address:
+    """Return the parts of a URL.
 
-    >>> parsed("postgresql://ann:secret@db.example:5432/shop").shown
+    >>> parse_url("postgresql://ann:secret@db.example:5432/shop").shown
     'postgresql://ann@db.example:5432/shop'
     """
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in _SCHEMES:
-        named = f"{scheme}://" if separator and scheme.isalnum() else "a URL without ://"
-        raise EngineError(f"{named} is no engine; give postgresql://... or milvus://...")
+        given = f"{scheme}://" if separator and scheme.isalnum() else "a URL without ://"
+        raise EngineError(f"unsupported engine: {given}; use postgresql://... or milvus://...")
     parts = urlsplit(url)
     before, _, host = parts.netloc.rpartition("@")
     if "@" in before or ("@" in url and "@" not in parts.netloc):
         raise EngineError(
-            f"the {scheme} URL cannot be read; in a user or password write @ / ? # : as "
+            f"the {scheme} URL cannot be read; in a user name or password write @ / ? # : as "
             "%40 %2F %3F %23 %3A"
         )
     user, _, password = before.partition(":")
@@ -143,86 +338,14 @@ def parsed(url: str) -> Address:
 
 
 def check_name(name: str) -> str:
-    """The name of a table or collection, if it is plain enough for every engine.
+    """Return the name of a table or collection if every engine accepts it.
 
     >>> check_name("photos_2")
     'photos_2'
     """
     if not _NAME.fullmatch(name):
         raise EngineError(
-            f"{name!r} is no name for a table or collection; give up to 63 letters, digits and "
-            "underscores that begin with no digit"
+            f"{name!r} is not a valid table or collection name; use up to 63 letters, digits and "
+            "underscores, and no digit first"
         )
     return name
-
-
-def can_keep(tag: str, most_bytes: int) -> bool:
-    """Can a server keep this text as it is?"""
-    try:
-        return len(tag.encode()) <= most_bytes and "\x00" not in tag
-    except UnicodeEncodeError:  # half a character
-        return False
-
-
-def check_tags(tags: Iterable[str] | None, most_bytes: int) -> None:
-    """Refuse tags that a server could not keep as they are."""
-    for tag in tags if tags is not None else ():
-        if not can_keep(tag, most_bytes):
-            raise ValueError(
-                f"tag {tag[:40]!r} cannot be kept: a tag is text of up to {most_bytes} bytes "
-                "without a zero byte"
-            )
-
-
-def retried(work: Callable[[], T], place: str) -> T:
-    """The outcome of `work`, which is done again after a pause where it meets a lost connection."""
-    for pause in PAUSES:
-        try:
-            return work()
-        except Dropped:
-            sleep(pause)
-    try:
-        return work()
-    except Dropped as error:
-        raise EngineError(
-            f"{place}: the connection was lost and could not be made again ({error}); "
-            "is the server up?"
-        ) from error
-
-
-def connect_first(connect: Callable[[], object], place: str) -> None:
-    """Make the first connection; a server that is away is told at once."""
-    try:
-        connect()
-    except Dropped as error:
-        raise EngineError(
-            f"{place}: no connection ({error}); is the server up, and are address, user and "
-            "password right?"
-        ) from error
-
-
-class ServerIndex(ABC):
-    """What the engines do alike: check a batch, end the connection."""
-
-    tag_bytes: ClassVar[int]  # the longest tag
-    n_bits: int
-
-    @abstractmethod
-    def close(self) -> None:
-        """End the connection."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _checked(self, codes: ArrayLike, ids: ArrayLike | None, tags: ArrayLike | None) -> Batch:
-        batch = checked_batch(codes, ids, tags, self.n_bits, 0)
-        check_tags(batch.tags, self.tag_bytes)
-        return batch

@@ -1,5 +1,5 @@
-"""The searches and sparse products of a fit on a CUDA GPU.
+"""Nearest-row search and sparse products on a CUDA GPU.
 
-Needs torch; with Triton, which the CUDA builds of torch bring along, by kernels of its own. Its
-modules are imported inside the functions that need them: the rest works without torch.
+Needs torch. With Triton, which the CUDA builds of torch include, our own kernels are used. The rest
+of the package imports these modules only inside functions, so it works without torch.
 """

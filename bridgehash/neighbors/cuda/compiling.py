@@ -1,8 +1,8 @@
-"""Compilation of the kernels, all at once.
+"""Compile the kernels in parallel.
 
-Triton compiles a kernel where it is first launched, one after the other; with nothing on
-disk yet that takes longer than a fit. Here each is compiled in a thread of its own, by a
-launch without programs, and whoever needs kernels waits for those alone.
+Triton compiles a kernel at its first launch, one after another. Without a disk cache this takes
+longer than a fit. Here each kernel is compiled in its own thread, by a launch with an empty grid,
+and a caller waits only for the kernels it needs.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _lock = Lock()
 
 
 def search_ready(d: int, k: int, dtype: Any, device: Any) -> None:
-    """Wait until what a search needs is compiled."""
+    """Wait until the kernels of a search are compiled."""
     key = ("search", d, k, dtype, device)
     for task in _tasks(key, partial(_search_steps, d, k, dtype, device)):
         task.result()
 
 
 def product_ready(d: int, dtype: Any, device: Any) -> None:
-    """Wait until what a sparse product with d columns needs is compiled."""
+    """Wait until the kernel of a sparse product with d columns is compiled."""
     key = ("product", d, dtype, device)
     for task in _tasks(key, partial(_product_steps, d, dtype, device)):
         task.result()
 
 
 def _tasks(key: tuple[Any, ...], steps: Callable[[], list[Callable[[], None]]]) -> list[Any]:
-    """The compilations for a key, which are started the first time."""
+    """Return the compilations for a key; start them the first time."""
     device = key[-1]
     if device.type != "cuda":
         return []
@@ -49,7 +49,7 @@ def _tasks(key: tuple[Any, ...], steps: Callable[[], list[Callable[[], None]]]) 
 def _pool() -> ThreadPoolExecutor:
     from triton.runtime import driver
 
-    driver.active.get_current_device()  # once, before several threads ask for it
+    driver.active.get_current_device()  # once, before several threads need it
     return ThreadPoolExecutor(thread_name_prefix="compile")
 
 
@@ -59,7 +59,7 @@ def _run(device: Any, step: Callable[[], None]) -> None:
 
 
 def _search_steps(d: int, k: int, dtype: Any, device: Any) -> list[Callable[[], Any]]:
-    """The steps of a search without queries or rows: each compiles its kernel."""
+    """Return the steps of a search with empty inputs: each one compiles its kernel."""
     from . import stages
 
     empty = partial(torch.empty, dtype=dtype, device=device)

@@ -1,4 +1,4 @@
-"""What a device has to offer: kernels, and memory for a search."""
+"""Properties of a device: whether kernels can run, and memory for a search."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ from importlib.util import find_spec
 from shutil import which
 from typing import Any
 
-try:
-    import torch
-except ImportError as error:
-    raise ImportError("work on a GPU needs torch; pip install 'bridgehash[gpu]'") from error
+import torch
 
-_SHARE = 4  # of the free memory: one part in so many
-_MOST = 8 << 30  # more of it does not make a search faster
-_HOST = 1 << 28
+_SHARE = 4  # a search may use 1/4 of the free memory
+_MOST = 8 << 30  # bytes; more memory does not make a search faster
+_HOST = 1 << 28  # bytes, on a CPU
 
 
 @cache
 def has_kernels(device: Any) -> bool:
-    """Can Triton's kernels be compiled for the device and run? It calls a C compiler, too."""
+    """Return whether Triton, a C compiler and a GPU of compute capability 8.0 are available."""
     if device.type != "cuda" or find_spec("triton") is None:
         return False
     compiler = os.environ.get("CC") or which("gcc") or which("clang")
@@ -28,10 +25,12 @@ def has_kernels(device: Any) -> bool:
 
 
 def scratch(device: Any) -> int:
-    """Bytes that a search may hold beside its inputs and answers."""
+    """Return the bytes that a search may use in addition to its inputs and results."""
     if device.type != "cuda":
         return _HOST
     free = torch.cuda.mem_get_info(device)[0]
-    if free < _SHARE * _MOST:  # torch keeps some for itself; to ask for it takes longer
+    if (
+        free < _SHARE * _MOST
+    ):  # add what torch has cached; skipped if not needed, because it is slow
         free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return min(_MOST, int(free) // _SHARE)

@@ -1,7 +1,7 @@
-"""The filter of a search over given rows, and the comparison of those that it lets pass.
+"""Filter the rows of a search in half precision, then compare the remaining ones exactly.
 
-Rows are brought to fp16 once. Queries come in chunks, for the minima of all groups of rows take
-memory: four bytes a query and group.
+Rows are converted to fp16 once. Queries are processed in chunks, because the minima of all groups
+of rows need four bytes per query and group.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from . import stages
 from .device import scratch
 
 NO_LIMIT = (1 << 31) - 1
-_STEP = 128  # queries come in multiples of it
-_MOST = 2.0**40  # times the scale of the rows: queries nearer to the centre are as good as there
+_STEP = 128  # chunks of queries are multiples of it
+_MOST = 2.0**40  # largest scale of the queries, relative to that of the rows
 
 
 class Filter:
-    """Rows in half precision; `split` in two halves, which takes three times the products."""
+    """Rows in half precision; `split` uses two halves per value and three times the products."""
 
     def __init__(self, rows: Any, centre: Any, norm: Any, *, split: bool) -> None:
         self._rows, self._centre, self._split = rows, centre, split
@@ -30,7 +30,7 @@ class Filter:
         self.group = self._halves.group
 
     def search(self, queries: Any, norm: Any, longest: int, F: Any, columns: Any) -> Any:
-        """Fills F and columns, but for queries with more than `longest` groups; their numbers."""
+        """Fill F and columns; skip queries with more than `longest` groups; return the counts."""
         count = torch.empty(len(queries), dtype=torch.int32, device=queries.device)
         n_groups, step = len(self._half) // self.group, self._step(len(queries))
         values = torch.empty((step, n_groups), dtype=torch.float32, device=queries.device)
@@ -44,12 +44,12 @@ class Filter:
         return count
 
     def _list(self, Q: Any, norm: Any, k: int, values: Any, count: Any) -> None:
-        """Groups of rows that may be among the k nearest, in place of `values`."""
+        """Overwrite `values` with the groups of rows that may contain one of the k nearest."""
         bound, square = self.values(Q, norm, values)
         stages.select(values, bound, square, stages.rounding(Q.shape[1], Q.dtype), k, count)
 
     def values(self, Q: Any, norm: Any, out: Any) -> tuple[Any, Any]:
-        """The smallest value of each group; how far it may be off, and |q|² in its units."""
+        """Compute the smallest value of each group; return its error bound and the scaled |q|²."""
         rows = self._halves
         scale = torch.minimum(stages.scale_of(norm.max(), Q.dtype), rows.scale * _MOST)
         queries = stages.halve(Q, self._centre, norm, scale, rows=False, split=self._split)
@@ -59,7 +59,7 @@ class Filter:
         return bound, (queries.norm.square() / ratio).float()
 
     def _step(self, n: int) -> int:
-        """Queries at a time: as many as the memory allows, in equal chunks."""
+        """Return the queries per chunk: as many as memory allows, in equal chunks."""
         wide = self._halves.values.shape[1]
         query_bytes = 5 * (len(self._half) // self.group) + 2 * wide + 64
         most = max(1, scratch(self._half.device) // query_bytes // _STEP)  # steps
@@ -70,10 +70,10 @@ class Filter:
 
 @cache
 def is_sound(d: int, dtype: Any, device: Any, *, split: bool) -> bool:
-    """Are the values of a small example within their bound?
+    """Return whether the values of a small example are within their bound.
 
-    They are, if the compiler is right. One was seen to leave out the products of a kernel
-    much like ours, and the answers of a search would not show it.
+    This detects a compiler error: one version of Triton dropped the products of a similar kernel,
+    which the results of a search do not show.
     """
     numbers = torch.arange(1, 640 * d + 1, dtype=torch.float64, device=device)
     Q, R = (numbers * 2.3).sin().to(dtype).view(640, d).split([128, 512])

@@ -1,8 +1,8 @@
-"""The kernels, in Triton: halves, group minima, selection, exact distances, sparse product.
+"""Triton kernels: halves, group minima, selection, exact distances, sparse product.
 
-Numbers that change from call to call (rows, k, groups) are kept out of the compilation, so that
-a kernel is compiled once for a type of the data and a kind of width. Nothing here adds in
-an order that may change: the same input gives the same bits.
+Kernels are not specialised for values that change between calls (rows, k, groups), so each is
+compiled once per data type and width. All sums have a fixed order: the same input gives the same
+bits.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ def halves(
     X, CENTRE, SCALE, OUT, REST, REST_SPLIT, n, d, width, group,
     SPLIT: tl.constexpr, IS_ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A centred and scaled row in fp16, with what the rounding leaves (norms).
+    """Convert a centred and scaled row to fp16; store the norms of the remainders.
 
-    SPLIT: three times as wide, from high and low halves, such that a product of two rows is
-    low·high + high·low + high·high; the small terms first, while the sum they are rounded to
-    is small. Rows are laid out so that `group` consecutive ones meet in a thread of `tl.dot`.
+    With SPLIT a row is three times as wide, from high and low halves: the product of two rows is
+    low·high + high·low + high·high. Small terms come first, while the rounding of the sum is small.
+    Rows are laid out so that `group` consecutive ones are in one thread of `tl.dot`.
     """
     row = tl.program_id(0).to(tl.int64)
     inside = row < n
@@ -55,7 +55,7 @@ def halves(
 
 @triton.jit
 def _least_of_groups(v, BM: tl.constexpr, BN: tl.constexpr, G: tl.constexpr):
-    """Minima of groups of G columns: those that one thread holds, hence without exchange."""
+    """Return minima of groups of G columns, all in one thread, so without communication."""
     v = tl.reshape(v, (BM, BN // (4 * G), G // 2, 4, 2))
     return tl.reshape(tl.min(tl.min(v, axis=4), axis=2), (BM, BN // G))
 
@@ -65,7 +65,7 @@ def minima_narrow(
     A, B, HALF, M, n, n_tiles, per_program, n_groups,
     K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, G: tl.constexpr,
 ):  # fmt: skip
-    """Group minima of |b|²/2 - a·b for rows of K numbers: queries stay, rows pass by."""
+    """Compute group minima of |b|²/2 - a·b for rows of K columns; queries stay in registers."""
     rm = tl.program_id(0) * BM + tl.arange(0, BM)
     rk, rg = tl.arange(0, K), tl.arange(0, BN // G)
     ok = rm < n
@@ -86,7 +86,7 @@ def minima_wide(
     K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     G: tl.constexpr, BAND: tl.constexpr,
 ):  # fmt: skip
-    """The same for wider rows: one tile a program, in bands that stay in the L2."""
+    """Compute the same for wider rows: one tile per program, in bands that fit into the L2."""
     at, n_bands = tl.program_id(0), tl.cdiv(n, BM)
     first = at // (BAND * n_tiles) * BAND
     band = tl.minimum(n_bands - first, BAND)
@@ -109,11 +109,11 @@ def minima_wide(
 
 @triton.jit(do_not_specialize=["k", "n_parts"])
 def select(M, LIST, LOW, BOUND, SQUARE, COUNT, delta, k, n_parts, n_groups, W: tl.constexpr):
-    """The groups that may hold one of the k nearest, in order, for one query a program.
+    """List the groups that may contain one of the k nearest, in order; one query per program.
 
-    The k-th smallest of W minima over disjoint sets of groups: k rows have values up to it. LIST
-    is M itself: the list takes the place of minima that were read before. LOW is room for
-    the minimum of each part of W groups, so that most are not read again.
+    The limit is the k-th smallest of W minima over disjoint sets of groups: at least k rows have
+    values up to it. LIST is M itself: the list overwrites minima that were already read. LOW stores
+    the minimum of each part of W groups, so that most parts are not read again.
     """
     row, lane = tl.program_id(0).to(tl.int64), tl.arange(0, W)
     M += row * n_groups
@@ -148,10 +148,10 @@ def recheck(
     Q, R, LIST, COUNT, F, J, n_rows, n_groups, d, k, shift, longest,
     P: tl.constexpr, BD: tl.constexpr, KP: tl.constexpr,
 ):  # fmt: skip
-    """The k nearest rows among the listed groups of 2**shift rows, by (distance, position).
+    """Find the k nearest rows in the listed groups of 2**shift rows, by (distance, position).
 
-    Σ (q - r)² as it stands, P rows at a time. Lists go by position, so a later row must be
-    nearer, not as near, to push one out; below a k-th distance of zero there is nothing.
+    Distances are Σ (q - r)², P rows at a time. Lists are ordered by position, so a later row
+    replaces an earlier one only if it is strictly nearer. A k-th distance of zero ends the search.
     """
     row = tl.program_id(0).to(tl.int64)
     n_listed = tl.load(COUNT + row)
@@ -197,7 +197,7 @@ def recheck(
 
 @triton.jit
 def sparse_rows(START, STOP, PLACE, COLUMNS, WEIGHTS, H, OUT, d, BD: tl.constexpr, U: tl.constexpr):
-    """OUT[place] = Σ weight · H[column] over the entries of one piece of a row, in their order."""
+    """OUT[place] = Σ weight · H[column] over the entries of one piece of a row, in order."""
     piece = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BD + tl.arange(0, BD)
     stop = tl.load(STOP + piece)

@@ -1,8 +1,8 @@
-"""Exact nearest rows on a GPU: a fast filter with a known error, then the few that are left.
+"""Exact nearest rows on a GPU: a fast filter with a known error bound, then exact distances.
 
-Half-precision products leave for each query the minima of small groups of rows. The groups that
-may hold one of the k nearest, given the error, are compared directly: Σ (q - r)² in the precision
-of the data. So the answer does not depend on the filter, and a poor filter costs time alone.
+The filter computes minima over small groups of rows by half-precision products. Groups that may
+contain one of the k nearest, given the error bound, are compared directly: Σ (q - r)² in the
+precision of the data. The result does not depend on the filter; a poor filter only costs time.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from warnings import warn
 
 import torch
 
+from ..._core.errors import InputError
 from . import plain
 from .device import has_kernels
 
-MOST_NEIGHBORS = 128  # of the kernels; more are found by torch alone
-_FAR = 4  # times the median norm: rows farther out are searched apart
-_SOME = 4096  # rows whose median it is
-_FEW = 512  # rows that are never searched apart
-_MANY, _SHARE = 4096, 50  # rows, or one in so many: to compare more costs as much as a finer filter
+MOST_NEIGHBORS = 128  # limit of the kernels; above it torch alone is used
+_FAR = 4  # rows beyond this many times the median norm are searched separately
+_SOME = 4096  # rows sampled for the median
+_FEW = 512  # up to this many rows are searched together
+_MANY, _SHARE = 4096, 50  # rows, or 1/50 of them: beyond this a finer filter is faster
 
 
 def nearest(queries: Any, rows: Any, k: int) -> tuple[Any, Any]:
-    """Squared distances and positions of the k rows nearest to each query.
+    """Return squared distances and positions of the k rows nearest to each query.
 
-    Ordered by distance, equal distances by position. A distance is the sum of the squared
-    differences in the precision of the data, and the same input gives the same bits.
+    Ordered by distance; equal distances are ordered by position. A distance is the sum of squared
+    differences in the precision of the data. The same input gives the same bits.
 
     Parameters
     ----------
@@ -62,74 +63,74 @@ def nearest(queries: Any, rows: Any, k: int) -> tuple[Any, Any]:
 
 def _check(queries: Any, rows: Any, k: int) -> None:
     if queries.ndim != 2 or rows.ndim != 2 or not queries.shape[1] == rows.shape[1] > 0:
-        raise ValueError(
-            f"queries and rows must be matrices of one width, at least one, "
+        raise InputError(
+            "queries and rows must be matrices of the same width, "
             f"not {tuple(queries.shape)} and {tuple(rows.shape)}"
         )
     if not 1 <= k <= len(rows):
-        raise ValueError(f"k={k} must be between 1 and the {len(rows)} rows")
+        raise InputError(f"{k} is not between 1 and {len(rows)}, the number of rows", "k")
     if queries.dtype != rows.dtype or queries.dtype not in (torch.float32, torch.float64):
-        raise TypeError(
-            f"queries and rows must both be float32 or both float64, "
+        raise InputError(
+            "queries and rows must both be float32 or both float64, "
             f"not {queries.dtype} and {rows.dtype}"
         )
     if queries.device != rows.device:
-        raise ValueError(f"queries are on {queries.device}, rows on {rows.device}")
+        raise InputError(f"queries are on {queries.device}, rows on {rows.device}; use one device")
 
 
 def _check_range(queries: Any, rows: Any) -> None:
-    """No number may be so large that a squared distance overflows, or be none at all."""
+    """Raise `InputError` for NaN and for values whose squared distance could overflow."""
     limit = (torch.finfo(rows.dtype).max / (8 * rows.shape[1])) ** 0.5
     ends = [end for x in (queries, rows) for end in torch.aminmax(x.detach())]
     if not float(torch.stack(ends).abs().max()) <= limit:
-        raise ValueError(f"queries and rows must be finite and at most {limit:.1e} in size")
+        raise InputError(f"values of queries and rows must be finite and at most {limit:.1e}")
 
 
 @cache
 def _works(d: int, k: int, dtype: Any, device: Any) -> bool:
-    """Compile the kernels, and see whether they do what they should."""
+    """Compile the kernels and check that they are correct."""
     from .compiling import search_ready
     from .filter import is_sound
 
     search_ready(d, k, dtype, device)
     works = is_sound(d, dtype, device, split=False)
     if not works:
-        warn("Triton's compiler makes wrong kernels here: searches use torch alone", stacklevel=3)
+        warn("Triton compiled wrong kernels; searches use torch alone", stacklevel=3)
     return works
 
 
 def by_kernels(queries: Any, rows: Any, k: int) -> tuple[Any, Any]:
-    """`nearest` for at most MOST_NEIGHBORS neighbours.
+    """Search with the kernels, for at most MOST_NEIGHBORS neighbours.
 
-    The error of the filter goes with the largest norm among the rows. Those that are far from the
-    rest are therefore searched apart, centred by themselves, and the answers merged.
+    The error of the filter grows with the largest norm of the rows. Rows far from the others are
+    therefore centred and searched separately, and the results are merged.
     """
     from . import stages
 
     centre = rows.mean(dim=0)
     norm = stages.norms(rows, centre)
-    some = norm[:: 1 + len(rows) // _SOME]  # a median of all would take longer than the rest
+    some = norm[:: 1 + len(rows) // _SOME]  # the median of all rows would be slow
     is_far = norm > _FAR * some.median()
     if len(rows) <= _FEW or not bool(is_far.any()):
         return _filtered(queries, rows, k, centre, norm)
-    answers = []
+    results = []
     for kept in (~is_far, is_far):
         positions = kept.nonzero()[:, 0]
         F, columns = by_kernels(queries, rows[positions], min(k, len(positions)))
-        answers.append((F, positions[columns]))
-    return _merged(answers, k)
+        results.append((F, positions[columns]))
+    return _merged(results, k)
 
 
-def _merged(answers: list[tuple[Any, Any]], k: int) -> tuple[Any, Any]:
-    """The k best of several answers, by (distance, position)."""
-    F, columns = (torch.cat(part, dim=1) for part in zip(*answers, strict=True))
+def _merged(results: list[tuple[Any, Any]], k: int) -> tuple[Any, Any]:
+    """Return the k best of several results, by (distance, position)."""
+    F, columns = (torch.cat(part, dim=1) for part in zip(*results, strict=True))
     columns, order = columns.sort(dim=1)
     F, order = F.gather(1, order).sort(dim=1, stable=True)
     return F[:, :k].contiguous(), columns.gather(1, order[:, :k])
 
 
 def _filtered(queries: Any, rows: Any, k: int, centre: Any, norm: Any) -> tuple[Any, Any]:
-    """All queries; those for which the filter leaves too many rows once more, by a finer one."""
+    """Search all queries; repeat those with too many remaining rows with a finer filter."""
     from .filter import NO_LIMIT, Filter, is_sound
     from .stages import norms
 

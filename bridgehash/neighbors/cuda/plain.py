@@ -1,7 +1,7 @@
-"""Exact nearest rows by torch alone: where there is no Triton, and for many neighbours.
+"""Exact nearest rows by torch alone: without Triton, and for many neighbours.
 
-A product in float64 orders the rows but for its rounding, whose bound is known. Whatever may
-be among the k nearest in spite of it is compared directly.
+A product in float64 orders the rows up to a known rounding error. All rows that may be among the
+k nearest are compared directly.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import torch
 
 from .device import scratch
 
-_ROUNDING = 2.0**-53  # of float64
+_ROUNDING = 2.0**-53  # unit roundoff of float64
 
 
 def nearest(queries: Any, rows: Any, k: int) -> tuple[Any, Any]:
-    """Squared distances and positions of the k rows nearest to each query."""
+    """Return squared distances and positions of the k rows nearest to each query."""
     centre = rows.double().mean(dim=0)
     R = rows.double() - centre
     half = R.square().sum(dim=1) / 2
@@ -26,18 +26,18 @@ def nearest(queries: Any, rows: Any, k: int) -> tuple[Any, Any]:
     for start in range(0, len(queries), step):
         part = slice(start, start + step)
         Q = queries[part].double() - centre
-        V = torch.addmm(half, Q, R.T, alpha=-1)  # half the squared distance, less |q|²/2
+        V = torch.addmm(half, Q, R.T, alpha=-1)  # half the squared distance minus |q|²/2
         possible = _possible(V, Q, half, k, torch.finfo(queries.dtype).eps)
         D = _distances(queries[part], rows, possible)
-        D, order = D.sort(dim=1, stable=True)  # equal ones stay in the order of their positions
+        D, order = D.sort(dim=1, stable=True)  # stable: equal distances stay ordered by position
         F[part], columns[part] = D[:, :k], possible.gather(1, order[:, :k])
     return F, columns
 
 
 def _possible(V: Any, Q: Any, half: Any, k: int, eps: float) -> Any:
-    """Positions, in order, of the rows that may be among the k nearest; as many for each query.
+    """Return ascending positions of rows that may be among the k nearest, equally many per query.
 
-    The bound is that of a sum of d products; `eps` is the rounding of the direct distances.
+    The error bound is that of a sum of d products; `eps` is the rounding of direct distances.
     """
     n, d = V.shape[1], Q.shape[1]
     squares, reach = Q.square().sum(dim=1), 2 * half.max()
@@ -50,7 +50,7 @@ def _possible(V: Any, Q: Any, half: Any, k: int, eps: float) -> Any:
 
 
 def _distances(queries: Any, rows: Any, columns: Any) -> Any:
-    """Σ (q - r)² between each query and the rows that its columns name."""
+    """Return Σ (q - r)² between each query and the rows given by its columns."""
     D = queries.new_empty(columns.shape)
     row_bytes = len(queries) * rows.shape[1] * queries.element_size()
     step = max(1, scratch(queries.device) // (3 * row_bytes))
@@ -62,7 +62,7 @@ def _distances(queries: Any, rows: Any, columns: Any) -> Any:
 
 
 def _sum(x: Any) -> Any:
-    """Sum over the last axis, by halves: the order of torch's own depends on the other axes."""
+    """Sum over the last axis by halves: the order of `torch.sum` depends on the other axes."""
     while x.shape[-1] > 1:
         half, rest = divmod(x.shape[-1], 2)
         halves = x[..., :half] + x[..., half : 2 * half]

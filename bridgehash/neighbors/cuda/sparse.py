@@ -1,7 +1,7 @@
-"""Sparse matrices on a GPU whose products have the same bits every time.
+"""Sparse matrices on a GPU with reproducible products: the same bits every time.
 
-Entries are kept row by row. A product adds them in their order; rows with very many are cut into
-pieces whose sums are added in turn, so that one hub does not hold up the rest.
+Entries are stored row by row (CSR), and a product adds them in this order. Long rows are cut into
+pieces whose sums are added in order, so that one long row does not delay the others.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from typing import Any, NamedTuple
 import torch
 from scipy.sparse import csr_array
 
+from ..._core.errors import InputError
 from .compiling import product_ready
 from .device import has_kernels, scratch
 
-_PIECE = 512  # entries that one program adds up
-_ALIGNED = 16  # columns of a dense factor are padded to it
+_PIECE = 512  # entries added by one program
+_ALIGNED = 16  # columns of a dense factor are padded to a multiple of it
 
 
 class Pieces(NamedTuple):
-    """Runs of entries, and the rows of a buffer that their sums go to."""
+    """Ranges of entries, and the row of the buffer for the sum of each."""
 
     start: Any
     stop: Any
@@ -28,9 +29,9 @@ class Pieces(NamedTuple):
 
 
 class SparseMatrix:
-    """A matrix of few entries, row by row: columns[starts[i]:starts[i + 1]] are those of row i.
+    """A CSR matrix: columns[starts[i]:starts[i + 1]] are the columns of row i.
 
-    Entries that name the same place add up. A product has the type of its dense factor.
+    Duplicate entries are added. A product has the type of its dense factor.
 
     >>> W = SparseMatrix.from_rows(torch.tensor([[0.5, 0.5]]), torch.tensor([[0, 2]]), width=3)
     >>> W @ torch.tensor([[2.0], [0.0], [4.0]])
@@ -42,7 +43,7 @@ class SparseMatrix:
 
     @classmethod
     def from_rows(cls, weights: Any, columns: Any, width: int) -> SparseMatrix:
-        """The same number of entries in each row: weights and columns of shape (n, k)."""
+        """Build a matrix with k entries per row from weights and columns of shape (n, k)."""
         n, k = columns.shape
         starts = k * torch.arange(n + 1, device=columns.device)
         whole = columns.to(torch.int32).reshape(-1)
@@ -52,21 +53,21 @@ class SparseMatrix:
     def from_edges(
         cls, rows: Any, columns: Any, weights: Any, shape: tuple[int, int]
     ) -> SparseMatrix:
-        """An entry for each (row, column, weight), in any order."""
+        """Build a matrix from (row, column, weight) entries in any order."""
         keys, order = (rows * shape[1] + columns).sort(stable=True)
         return cls._from_keys(keys, weights.detach()[order], shape)
 
     @classmethod
     def _from_keys(cls, keys: Any, weights: Any, shape: tuple[int, int]) -> SparseMatrix:
-        """From sorted keys, row · width + column."""
+        """Build a matrix from sorted keys, row · width + column."""
         ends = torch.arange(shape[0] + 1, device=keys.device) * shape[1]
         starts = torch.searchsorted(keys, ends)
         return cls(starts, (keys % max(1, shape[1])).to(torch.int32), weights, shape)
 
     @cached_property
     def T(self) -> SparseMatrix:
-        """The transpose; its own transpose is this matrix."""
-        columns, order = self.columns.sort(stable=True)  # rows stay in order
+        """The transpose; `T.T` is this matrix."""
+        columns, order = self.columns.sort(stable=True)  # stable: rows stay in order
         ends = torch.arange(self.shape[1] + 1, dtype=torch.int32, device=columns.device)
         starts = torch.searchsorted(columns, ends)
         transpose = SparseMatrix(starts, self._rows[order], self.weights[order], self.shape[::-1])
@@ -75,18 +76,18 @@ class SparseMatrix:
 
     @property
     def _rows(self) -> Any:
-        """The row of each entry."""
+        """Row of each entry."""
         numbers = torch.arange(self.shape[0], dtype=torch.int32, device=self.columns.device)
         lengths = self.starts.diff()
         return numbers.repeat_interleave(lengths, output_size=len(self.columns))
 
     def row_sums(self) -> Any:
-        """Sum of the entries of each row."""
+        """Return the sum of each row."""
         ones = self.weights.new_ones((self.shape[1], _ALIGNED))
         return (self @ ones)[:, 0].contiguous()
 
     def to_scipy(self) -> csr_array:
-        """The matrix on the host."""
+        """Return the matrix as a SciPy array."""
         parts = (self.weights, self.columns, self.starts)
         return csr_array(tuple(part.cpu().numpy() for part in parts), shape=self.shape)
 
@@ -94,7 +95,7 @@ class SparseMatrix:
         if dense.ndim == 1:
             return (self @ dense[:, None])[:, 0]
         if len(dense) != self.shape[1]:
-            raise ValueError(f"{self.shape} @ {tuple(dense.shape)}: the sizes do not match")
+            raise InputError(f"{self.shape} @ {tuple(dense.shape)}: the sizes do not match")
         H = dense.detach()
         d = H.shape[1]
         if not has_kernels(H.device):
@@ -105,7 +106,7 @@ class SparseMatrix:
             return self._by_kernel(H)[:, :d]
 
     def _by_kernel(self, H: Any) -> Any:
-        """Sums of all pieces; below the rows of the answer, those of the cut rows wait."""
+        """Add up all pieces; sums of cut rows are stored below the result and then added."""
         pieces, sums, n_cut = self._pieces
         out = H.new_empty((self.shape[0] + n_cut, H.shape[1]))
         add_up(pieces, self.columns, self.weights, H, out)
@@ -116,7 +117,7 @@ class SparseMatrix:
 
     @cached_property
     def _pieces(self) -> tuple[Pieces, Pieces, int]:
-        """The pieces of all rows, how those of cut rows are summed, and how many these are."""
+        """Pieces of all rows, pieces that sum up cut rows, and the number of pieces of cut rows."""
         n = self.shape[0]
         rows = torch.arange(n, device=self.starts.device)
         lengths = self.starts.diff()
@@ -135,7 +136,7 @@ class SparseMatrix:
         return Pieces(start, stop, place), Pieces(stops - numbers[cut], stops, rows[cut]), n_cut
 
     def _by_torch(self, H: Any) -> Any:
-        """The product without kernels, some columns of H at a time."""
+        """Compute the product without kernels, some columns of H at a time."""
         lengths, columns = self.starts.diff(), self.columns.long()
         weights = self.weights.to(H.dtype)[:, None]
         out = H.new_zeros((self.shape[0], H.shape[1]))
@@ -148,7 +149,7 @@ class SparseMatrix:
 
 
 def add_up(pieces: Pieces, columns: Any, weights: Any, H: Any, out: Any) -> None:
-    """The weighted rows of H that each piece names, added up in its place of `out`."""
+    """Write the weighted sum of rows of H of each piece to its row of `out`."""
     from . import kernels
 
     d = H.shape[1]
@@ -159,10 +160,10 @@ def add_up(pieces: Pieces, columns: Any, weights: Any, H: Any, out: Any) -> None
 
 
 def joined(columns: Any, edge: Any, mutual: bool, dtype: Any = torch.float32) -> SparseMatrix:
-    """Symmetric graph, weights of one, of rows that name their neighbours.
+    """Build a symmetric graph of weights one from the neighbours of each row.
 
-    Row i names columns[i, j] if edge[i, j]. Two rows are joined if either names the other,
-    or only if both do.
+    columns[i, j] is a neighbour of row i if edge[i, j]. Two rows are joined if either is a
+    neighbour of the other, or with `mutual` if both are.
 
     >>> columns, edge = torch.tensor([[1], [0], [1]]), torch.ones((3, 1), dtype=torch.bool)
     >>> joined(columns, edge, mutual=False).to_scipy().toarray()

@@ -1,9 +1,9 @@
-"""The steps of a search, each a launch of one kernel, and the bound on what the first gets wrong.
+"""The steps of a search, one kernel launch each, and the error bound of the filter.
 
-With s a query and t a row, both centred, the filter's value is v = |t|²/2 - s·t: half the squared
-distance, less |s|²/2. Products are made from fp16 halves on the tensor cores. Each v is within
-`bound` of the truth, so k rows with values up to x leave out no row whose value is above
-x + 2 bound. A step without queries launches nothing, but its kernel is compiled by it.
+For a centred query s and a centred row t, the filter computes v = |t|²/2 - s·t, which is half the
+squared distance minus |s|²/2, by fp16 products on the tensor cores. Each v is within `bound` of the
+exact value. If k rows have values up to x, rows with values above x + 2 bound can be skipped.
+A step without queries compiles its kernel and launches nothing.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import torch
 
 from . import kernels
 
-STRIP = 64  # numbers that a kernel multiplies at a time; widths are padded to it
-PAD = 512  # rows are padded to it: whole tiles, and a number of groups that 32 divides
+STRIP = 64  # columns that a kernel multiplies at a time; widths are padded to a multiple
+PAD = 512  # rows are padded to a multiple: whole tiles, and groups in multiples of 32
 _LANES = 512  # of the selection
-_BITS = 14  # a scaled norm is below 2**14, which fp16 holds
-_SUM = 0.75  # roundings a term of a tensor core's sum: at most 0.69 on Ampere, 0.33 on Hopper
+_BITS = 14  # a scaled norm is below 2**14, which fits into fp16
+_SUM = 0.75  # roundings per term of a tensor-core sum: at most 0.69 on Ampere, 0.33 on Hopper
 
 
 class Tile(NamedTuple):
-    """Shape of the products that one program makes at a time."""
+    """Shape of the products that one program computes at a time."""
 
     queries: int
     rows: int
@@ -33,29 +33,29 @@ class Tile(NamedTuple):
 
 _NARROW = Tile(128, 128, 4, 3)
 _WIDE = Tile(128, 256, 8, 3)
-_WIDE_SMALL = Tile(128, 128, 8, 2)  # for devices with less shared memory than the former takes
+_WIDE_SMALL = Tile(128, 128, 8, 2)  # for devices with less shared memory
 _WIDE_SHARED = 160 << 10
 
 
 @dataclass(frozen=True)
 class Halves:
-    """Centred vectors times powers of two, in fp16, and the norms that the bound is made of."""
+    """Centred vectors times a power of two, in fp16, and the norms used by the error bound."""
 
-    values: Any  # (n, width): `split` has three products of halves side by side
+    values: Any  # (n, width); three parts side by side with `split`
     scale: Any  # a power of two, in the type of the data
-    norm: Any  # (n,) of the scaled vectors, in float64
-    rest: Any  # (n,) of what the first half leaves, in float32
-    rest_split: Any  # (n,) of what both leave
-    group: int
+    norm: Any  # (n,) norms of the scaled vectors, in float64
+    rest: Any  # (n,) norms of the remainder after the first half, in float32
+    rest_split: Any  # (n,) norms of the remainder after both halves
+    group: int  # rows per group
 
 
 def group_of(width: int) -> int:
-    """Rows whose minimum is kept: few of wide rows, which cost more to compare again."""
+    """Return the rows per group: fewer for wide rows, which cost more to compare exactly."""
     return 16 if width <= 256 else 4
 
 
 def norms(X: Any, centre: Any) -> Any:
-    """Norms of the centred rows, in float64."""
+    """Return the norms of the centred rows, in float64."""
     out = torch.empty(len(X), dtype=torch.float64, device=X.device)
     step = max(1, (1 << 26) // max(1, X.shape[1]))
     for start in range(0, len(X), step):
@@ -65,14 +65,14 @@ def norms(X: Any, centre: Any) -> Any:
 
 
 def scale_of(norm: Any, dtype: Any) -> Any:
-    """The power of two that brings a norm below 2**14."""
+    """Return the power of two that scales a norm to below 2**14."""
     smallest = -80 if dtype == torch.float32 else -900
     exponent = _BITS - torch.frexp(norm).exponent.clamp(min=smallest)
     return torch.ldexp(torch.ones_like(norm), exponent).to(dtype)
 
 
 def halve(X: Any, centre: Any, norm: Any, scale: Any, *, rows: bool, split: bool) -> Halves:
-    """X in fp16; rows in the order of the products and padded with zeros."""
+    """Convert X to fp16; rows are reordered for the products and padded with zeros."""
     n, d = X.shape
     width = STRIP * -(-d // STRIP)
     n_out = PAD * -(-n // PAD) if rows else n
@@ -80,7 +80,7 @@ def halve(X: Any, centre: Any, norm: Any, scale: Any, *, rows: bool, split: bool
     values = torch.empty((n_out, whole), dtype=torch.float16, device=X.device)
     rest, rest_split = torch.empty((2, n_out), dtype=torch.float32, device=X.device)
     group = group_of(whole)
-    order = group if rows else 2  # groups of two: the order as it is
+    order = group if rows else 2  # groups of two: unchanged order
     kernels.halves[(n_out,)](
         X, centre, scale, values, rest, rest_split, n, d, width, order,
         SPLIT=split, IS_ROWS=rows and split, BLOCK=STRIP, num_warps=1,
@@ -89,7 +89,7 @@ def halve(X: Any, centre: Any, norm: Any, scale: Any, *, rows: bool, split: bool
 
 
 def half_squares(rows: Halves, n: int) -> Any:
-    """|t|²/2 in the order of the products, infinite for the padding."""
+    """Return |t|²/2 in the order of the products, infinite for padding."""
     half = torch.full((len(rows.values),), torch.inf, device=rows.values.device)
     half[:n] = rows.norm.square() / 2
     G = rows.group
@@ -97,10 +97,10 @@ def half_squares(rows: Halves, n: int) -> Any:
 
 
 def bound(queries: Halves, rows: Halves, ratio: Any, d: int, *, split: bool) -> Any:
-    """How far a value of each query can be from the truth; `ratio` is that of the two scales.
+    """Return the error bound of the values of each query; `ratio` is that of the two scales.
 
-    By Cauchy-Schwarz from the roundings that happened; then the sum in float32 on the
-    tensor cores, and the rounding of the centred vectors, of |t|²/2 and of the difference.
+    It adds the rounding to halves (by Cauchy-Schwarz), the float32 sum on the tensor cores, and
+    the rounding of the centred vectors, of |t|²/2 and of the difference.
     """
     far = rows.norm.max()
     if split:
@@ -113,7 +113,7 @@ def bound(queries: Halves, rows: Halves, ratio: Any, d: int, *, split: bool) -> 
 
 
 def minima(queries: Halves, rows: Halves, half: Any, out: Any) -> None:
-    """The smallest value of each group of rows, for each query."""
+    """Compute the smallest value of each group of rows, for each query."""
     A, B = queries.values, rows.values
     (n, width), n_groups = A.shape, len(B) // rows.group
     if width == STRIP:
@@ -144,7 +144,7 @@ def _wide_tile(device: Any) -> Tile:
 
 
 def select(values: Any, bound: Any, square: Any, delta: float, k: int, count: Any) -> None:
-    """How many groups may hold a neighbour of each query; their list overwrites the values."""
+    """Count the groups that may contain a neighbour; their list overwrites the values."""
     n, n_groups = values.shape
     n_parts = -(-n_groups // _LANES)
     low = torch.empty((n, n_parts), dtype=torch.float32, device=values.device)
@@ -155,7 +155,7 @@ def select(values: Any, bound: Any, square: Any, delta: float, k: int, count: An
 
 
 def rounding(d: int, dtype: Any) -> float:
-    """Relative rounding of a distance that `recheck` sums, at most."""
+    """Return a bound of the relative rounding error of the distances of `recheck`."""
     _, strip = _recheck_shape(d)
     return (d / strip + strip + 6) * torch.finfo(dtype).eps / 2
 
@@ -163,10 +163,10 @@ def rounding(d: int, dtype: Any) -> float:
 def recheck(
     Q: Any, R: Any, values: Any, count: Any, group: int, longest: int, F: Any, columns: Any
 ) -> None:
-    """Exact distances and positions of the nearest in the listed groups, if they are not many.
+    """Compute exact distances and positions of the nearest rows in the listed groups.
 
-    Without fused multiplication and addition: a thread would round its own product later than
-    those of its neighbours, threads would disagree about a distance and wait for each other.
+    Queries with more than `longest` groups are skipped. Fused multiply-add is off: with it threads
+    may round a distance differently and wait for each other.
     """
     (n, d), k = Q.shape, F.shape[1]
     at_a_time, strip = _recheck_shape(d)
@@ -179,5 +179,5 @@ def recheck(
 
 
 def _recheck_shape(d: int) -> tuple[int, int]:
-    """Rows, and numbers of each, that are compared at a time; by trial."""
+    """Return rows and columns compared at a time, chosen by measurement."""
     return (64, 16) if d <= STRIP else (32, 32)

@@ -1,11 +1,11 @@
-// The service: requests with a key and a time limit, and pictures.
+// Requests to the service, with an API key and a time limit.
 
-const PLACE = "bridgehash-key";
-const PATIENCE = 20_000; // milliseconds
-const KEPT = 400; // pictures
+const STORAGE_KEY = "bridgehash-key";
+const TIMEOUT = 20_000; // milliseconds
+const MAX_IMAGES = 400;
 
-// Why there is no answer. kind: "silent" (no service), "key", "busy", "refused" or "dropped".
-export class Problem extends Error {
+// Why a request failed. kind: "offline", "key", "overloaded", "rejected" or "cancelled".
+export class RequestError extends Error {
   constructor(kind, message) {
     super(message);
     this.kind = kind;
@@ -13,8 +13,8 @@ export class Problem extends Error {
 }
 
 export class Api {
-  #key = remembered();
-  #pictures = new Map(); // address -> promise of what an <img> can show
+  #key = storedKey();
+  #images = new Map(); // address -> promise of an address for <img>
 
   get hasKey() {
     return this.#key !== "";
@@ -23,10 +23,10 @@ export class Api {
   setKey(key) {
     this.#key = key;
     try {
-      if (key) sessionStorage.setItem(PLACE, key);
-      else sessionStorage.removeItem(PLACE);
+      if (key) sessionStorage.setItem(STORAGE_KEY, key);
+      else sessionStorage.removeItem(STORAGE_KEY);
     } catch {
-      // storage is switched off: the key lasts as long as the page
+      // no storage: the key is lost when the page is closed
     }
   }
 
@@ -44,68 +44,68 @@ export class Api {
     return this.#json(path, { method: "POST", headers, body: file }, signal);
   }
 
-  // What to show for a picture: its address, or, where a key is needed, a copy fetched with it.
-  picture(address) {
+  // The address for <img>. If a key is needed, that of a copy fetched with the key.
+  image(address) {
     if (!this.#key) return Promise.resolve(address);
-    if (!this.#pictures.has(address)) {
-      const copy = this.#ask(address, {}, null, (answer) => answer.blob());
-      const shown = copy.then((blob) => URL.createObjectURL(blob));
-      shown.catch(() => this.#pictures.delete(address));
-      this.#pictures.set(address, shown);
-      this.#forgetOld();
+    if (!this.#images.has(address)) {
+      const copy = this.#request(address, {}, null, (response) => response.blob());
+      const url = copy.then((blob) => URL.createObjectURL(blob));
+      url.catch(() => this.#images.delete(address));
+      this.#images.set(address, url);
+      this.#evictOld();
     }
-    return this.#pictures.get(address);
+    return this.#images.get(address);
   }
 
-  #forgetOld() {
-    for (const [address, shown] of this.#pictures) {
-      if (this.#pictures.size <= KEPT) break;
-      this.#pictures.delete(address);
-      shown.then((copy) => URL.revokeObjectURL(copy)).catch(() => {});
+  #evictOld() {
+    for (const [address, url] of this.#images) {
+      if (this.#images.size <= MAX_IMAGES) break;
+      this.#images.delete(address);
+      url.then((copy) => URL.revokeObjectURL(copy)).catch(() => {});
     }
   }
 
   #json(path, options, signal) {
-    return this.#ask(path, options, signal, (answer) => answer.json());
+    return this.#request(path, options, signal, (response) => response.json());
   }
 
-  async #ask(path, options, signal, read) {
+  async #request(path, options, signal, read) {
     const own = new AbortController();
-    const drop = () => own.abort();
-    signal?.addEventListener("abort", drop);
-    const timer = setTimeout(drop, PATIENCE);
+    const cancel = () => own.abort();
+    signal?.addEventListener("abort", cancel);
+    const timer = setTimeout(cancel, TIMEOUT);
     const headers = { ...options.headers };
     if (this.#key) headers.Authorization = `Bearer ${this.#key}`;
     try {
-      if (signal?.aborted) throw new Problem("dropped", "");
-      const answer = await fetch(path, { ...options, headers, signal: own.signal });
-      if (!answer.ok) throw await refusal(answer);
-      return await read(answer);
+      if (signal?.aborted) throw new RequestError("cancelled", "");
+      const response = await fetch(path, { ...options, headers, signal: own.signal });
+      if (!response.ok) throw await errorOf(response);
+      return await read(response);
     } catch (error) {
-      if (error instanceof Problem) throw error;
-      if (signal?.aborted) throw new Problem("dropped", "");
-      throw new Problem("silent", "The service does not answer. Is it still running?");
+      if (error instanceof RequestError) throw error;
+      if (signal?.aborted) throw new RequestError("cancelled", "");
+      throw new RequestError("offline", "The service does not answer. Check that it is running.");
     } finally {
       clearTimeout(timer);
-      signal?.removeEventListener("abort", drop);
+      signal?.removeEventListener("abort", cancel);
     }
   }
 }
 
-async function refusal(answer) {
-  let sentence = "";
+async function errorOf(response) {
+  let detail = `status ${response.status}`;
   try {
-    sentence = (await answer.json()).error;
+    detail = (await response.json()).detail;
   } catch {
-    sentence = `the service answered with status ${answer.status}`;
+    // not problem+json
   }
-  const kinds = { 401: "key", 503: "busy" };
-  return new Problem(kinds[answer.status] ?? "refused", sentence);
+  const kinds = { 401: "key", 503: "overloaded" };
+  return new RequestError(kinds[response.status] ?? "rejected", detail);
 }
 
-function remembered() {
+function storedKey() {
   try {
-    return sessionStorage.getItem(PLACE) ?? "";
+    return sessionStorage.getItem(STORAGE_KEY) ?? "";
   } catch {
     return "";
   }

@@ -1,10 +1,10 @@
-// A code as a pattern of squares; the bits in which it differs from another one light up.
+// A code as a pattern of squares; bits that differ from another code are highlighted.
 
 import { svg } from "./dom.js";
 
 const GAP = 0.12;
 
-// The bits of a packed code: the first is the highest bit of the first byte.
+// The bits of a packed code; the first is the highest bit of the first byte.
 export function bitsOf(hex, nBits) {
   const bits = [];
   for (let i = 0; i < nBits; i += 1) {
@@ -14,8 +14,8 @@ export function bitsOf(hex, nBits) {
   return bits;
 }
 
-// Squares, about as many across as down and a multiple of eight.
-export function pattern(hex, nBits, other = null, words = "") {
+// A grid of squares with 8 or 16 columns.
+export function pattern(hex, nBits, other = null) {
   const bits = bitsOf(hex, nBits);
   const others = other === null ? bits : bitsOf(other, nBits);
   const across = nBits <= 8 ? nBits : nBits <= 64 ? 8 : 16;
@@ -33,7 +33,7 @@ export function pattern(hex, nBits, other = null, words = "") {
       viewBox: `0 0 ${across} ${down}`,
       width: across * (across > 8 ? 7 : 9.5),
       height: down * (across > 8 ? 7 : 9.5),
-      ...(words ? { role: "img", "aria-label": words } : { "aria-hidden": "true" }),
+      "aria-hidden": "true",
     },
     ...drawn.map(([kind, d]) => svg("path", { class: kind, d })),
   );

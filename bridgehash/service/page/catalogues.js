@@ -1,53 +1,49 @@
-// What can be asked of which catalogue, and which of them hold the same things.
+// What each catalogue offers, and which of them have the same items.
 
 import { NONE } from "./state.js";
 
-// Can they be compared: the same items and queries, in codes of another method or length?
-export function alike(one, other) {
-  return JSON.stringify(contents(one)) === JSON.stringify(contents(other));
+// Other catalogues with the same items and queries, in codes of another method or length.
+export function comparable(catalogues, info) {
+  const contents = contentsOf(info);
+  return catalogues.filter((each) => each !== info && contentsOf(each) === contents);
 }
 
-function contents(facts) {
-  const domains = Object.entries(facts.domains).sort();
-  const shown = domains.map(([name, { items, pictures, tags }]) => [name, items, pictures, tags]);
-  return [facts.index_domain, facts.query_domain, shown];
+function contentsOf(info) {
+  const domains = Object.entries(info.domains).sort();
+  const parts = domains.map(([name, each]) => [name, each.n_items, each.n_images, each.tags]);
+  return JSON.stringify([info.index_domain, info.query_domain, parts]);
 }
 
-export function others(catalogues, facts) {
-  return catalogues.filter((each) => each !== facts && alike(each, facts));
+// Domains to pick queries from, the domain of the queries first.
+export function domainsOf(info) {
+  const names = [...new Set([info.query_domain, info.index_domain])];
+  return names.filter((name) => info.domains[name]?.n_items);
 }
 
-// Domains that queries can be picked from, that of the queries first.
-export function sourcesOf(facts) {
-  const names = [...new Set([facts.query_domain, facts.index_domain])];
-  return names.filter((name) => facts.domains[name]?.items);
+export function tagsOf(info, domain) {
+  return (info.domains[domain]?.tags ?? []).filter(Boolean);
 }
 
-export function tagsOf(facts, domain) {
-  return (facts.domains[domain]?.tags ?? []).filter(Boolean);
+export function acceptsImages(info) {
+  return Boolean(info.domains[info.query_domain]?.backbone);
 }
 
-export function takesPictures(facts) {
-  return Boolean(facts.domains[facts.query_domain]?.backbone);
-}
-
-// A state in which everything exists; what does not is replaced by what comes nearest.
-export function settled(state, catalogues) {
+// The state with every part that does not exist replaced by a default.
+export function validState(state, catalogues) {
   const known = (name) => catalogues.find((each) => each.name === name);
-  const facts = known(state.a) ?? catalogues[0];
-  const partners = others(catalogues, facts).map((each) => each.name);
-  const sources = sourcesOf(facts);
-  const from = sources.includes(state.from) ? state.from : sources[0] ?? "";
-  const beside = [NONE, ...partners].includes(state.b) ? state.b : partners[0] ?? NONE;
+  const info = known(state.a) ?? catalogues[0];
+  const others = comparable(catalogues, info).map((each) => each.name);
+  const domains = domainsOf(info);
+  const from = domains.includes(state.from) ? state.from : domains[0] ?? "";
   const { query } = state;
-  const keepsQuery = query && (query.codes || sources.includes(query.domain));
+  const keepsQuery = query && (query.codes || domains.includes(query.domain));
   return {
     ...state,
-    a: facts.name,
-    b: beside,
+    a: info.name,
+    b: [NONE, ...others].includes(state.b) ? state.b : others[0] ?? NONE,
     from,
-    asks: tagsOf(facts, from).includes(state.asks) ? state.asks : "",
-    tag: tagsOf(facts, facts.index_domain).includes(state.tag) ? state.tag : "",
+    qtag: tagsOf(info, from).includes(state.qtag) ? state.qtag : "",
+    tag: tagsOf(info, info.index_domain).includes(state.tag) ? state.tag : "",
     query: keepsQuery ? query : null,
     pin: keepsQuery ? state.pin : null,
   };

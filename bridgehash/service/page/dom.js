@@ -1,4 +1,4 @@
-// Elements in one line each. Attributes are set, never parsed: no text becomes markup.
+// Create elements. Attributes are set, never parsed, so no text becomes markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -20,7 +20,7 @@ function filled(element, attributes, children) {
   return element;
 }
 
-// The choices of a select: pairs of a value and what is shown for it.
+// Set the options of a select: pairs of a value and a label.
 export function fill(select, choices, chosen) {
   select.replaceChildren(
     ...choices.map(([value, text]) => el("option", { value }, text)),

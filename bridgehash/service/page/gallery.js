@@ -1,42 +1,42 @@
-// The gallery: items to ask with, a page at a time.
+// The gallery: items to use as queries, loaded page by page.
 
 import { counted, el } from "./dom.js";
-import { Roving } from "./roving.js";
-import { face, named } from "./tiles.js";
+import { ListBox } from "./listbox.js";
+import { labelOf, thumbnail } from "./tiles.js";
 
 const PAGE = 60;
 
 export class Gallery {
   #api;
   #parts; // list, shown, more
-  #roving;
-  #asked = null; // catalogue, domain and tag of what is shown
+  #listbox;
+  #shown = null; // catalogue, domain and tag of the items
   #total = 0;
   #chosen = null; // id
   #turn = 0;
-  #loading = Promise.resolve(); // of what was asked for last
+  #loading = Promise.resolve(); // the last request
 
   // on.pick(domain, id), on.problem(error)
   constructor(api, parts, on) {
     this.#api = api;
     this.#parts = parts;
     this.on = on;
-    this.#roving = new Roving(parts.list, {
-      pick: (option) => on.pick(this.#asked.domain, Number(option.dataset.id)),
+    this.#listbox = new ListBox(parts.list, {
+      pick: (option) => on.pick(this.#shown.domain, Number(option.dataset.id)),
     });
     parts.more.addEventListener("click", () => this.#addPage(true));
   }
 
   get first() {
-    const option = this.#roving.options[0];
+    const option = this.#listbox.options[0];
     return option ? Number(option.dataset.id) : null;
   }
 
-  // Show the items of a domain, unless they are shown already.
+  // Show the items of a domain, unless they are shown already and `again` is false.
   show(catalogue, domain, tag, again = false) {
-    const asked = { catalogue, domain, tag };
-    if (!again && JSON.stringify(asked) === JSON.stringify(this.#asked)) return this.#loading;
-    this.#asked = asked;
+    const wanted = { catalogue, domain, tag };
+    if (!again && JSON.stringify(wanted) === JSON.stringify(this.#shown)) return this.#loading;
+    this.#shown = wanted;
     this.#total = 0;
     this.#parts.list.replaceChildren(...placeholders());
     this.#parts.more.hidden = true;
@@ -48,19 +48,19 @@ export class Gallery {
   mark(id) {
     this.#chosen = id;
     let tabbed = null;
-    for (const option of this.#roving.options) {
+    for (const option of this.#listbox.options) {
       const chosen = Number(option.dataset.id) === id;
       option.setAttribute("aria-selected", chosen);
       if (chosen) tabbed = option;
     }
-    if (!this.#parts.list.contains(document.activeElement)) this.#roving.reset(tabbed);
+    if (!this.#parts.list.contains(document.activeElement)) this.#listbox.reset(tabbed);
   }
 
   focus() {
-    return this.#roving.focus();
+    return this.#listbox.focus();
   }
 
-  // An id that is drawn from all that could be shown.
+  // The id of a random item.
   async random() {
     if (!this.#total) return null;
     const offset = Math.floor(Math.random() * this.#total);
@@ -71,7 +71,7 @@ export class Gallery {
   async #addPage(further) {
     const turn = (this.#turn += 1);
     const { list, more } = this.#parts;
-    const n = further ? this.#roving.options.length : 0;
+    const n = further ? this.#listbox.options.length : 0;
     list.setAttribute("aria-busy", "true");
     more.disabled = true;
     try {
@@ -82,12 +82,12 @@ export class Gallery {
       if (further) list.append(...options);
       else list.replaceChildren(...options);
       this.mark(this.#chosen);
-      this.#tell(n + options.length);
+      this.#showCount(n + options.length);
       if (further) options[0]?.focus();
     } catch (problem) {
       if (turn !== this.#turn) return;
       if (!further) {
-        this.#asked = null;
+        this.#shown = null;
         list.replaceChildren();
       }
       this.on.problem(problem);
@@ -98,26 +98,26 @@ export class Gallery {
   }
 
   #address(offset, limit) {
-    const { catalogue, domain, tag } = this.#asked;
-    const asked = new URLSearchParams({ domain, offset, limit });
-    if (tag) asked.set("tag", tag);
-    return `/v1/catalogues/${encodeURIComponent(catalogue.name)}/items?${asked}`;
+    const { catalogue, domain, tag } = this.#shown;
+    const parameters = new URLSearchParams({ domain, offset, limit });
+    if (tag) parameters.set("tag", tag);
+    return `/v1/catalogues/${encodeURIComponent(catalogue.name)}/items?${parameters}`;
   }
 
   #option(item) {
-    const { catalogue } = this.#asked;
+    const { catalogue } = this.#shown;
     return el(
       "div",
-      { class: "tile", role: "option", "data-id": item.id, tabindex: -1, "aria-label": named(item) },
-      face(this.#api, item, catalogue.n_bits),
+      { class: "tile", role: "option", "data-id": item.id, tabindex: -1, "aria-label": labelOf(item) },
+      thumbnail(this.#api, item, catalogue.n_bits),
       item.image ? null : el("span", { class: "caption" }, `${item.id} ${item.tag}`),
     );
   }
 
-  #tell(n) {
+  #showCount(n) {
     const { shown, more } = this.#parts;
     more.hidden = n >= this.#total;
-    if (!this.#total) shown.textContent = "Nothing to ask with here.";
+    if (!this.#total) shown.textContent = "No items.";
     else if (n < this.#total) shown.textContent = `${n} of ${counted(this.#total, "item")}`;
     else shown.textContent = counted(this.#total, "item");
   }

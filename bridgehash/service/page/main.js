@@ -1,16 +1,15 @@
-// The page: state in, requests out, parts filled.
+// The page: reads the state, sends requests and fills the parts.
 
 import { Api } from "./api.js";
-import { others, settled, sourcesOf, tagsOf, takesPictures } from "./catalogues.js";
+import { acceptsImages, comparable, domainsOf, tagsOf, validState } from "./catalogues.js";
 import { fill } from "./dom.js";
-import { drawFigures, waitForFigures } from "./figures.js";
 import { Gallery } from "./gallery.js";
 import { Notices } from "./notices.js";
-import { showQuery } from "./query.js";
+import { loadItem, search, showQuery } from "./query.js";
 import { Column } from "./results.js";
-import { asking, search } from "./search.js";
+import { drawScores, waitForScores } from "./scores.js";
 import { COUNTS, NONE, readState, writeState } from "./state.js";
-import { takePictures } from "./upload.js";
+import { acceptUploads } from "./upload.js";
 
 const part = (name) => document.getElementById(name);
 
@@ -20,11 +19,11 @@ class Page {
   #catalogues = [];
   #limits = { body_bytes: 0 };
   #state = null;
-  #file = null; // the picture that asks
+  #file = null; // the uploaded image
   #searching = new AbortController();
-  #asked = ""; // what the columns show
-  #measured = new Map(); // figures by catalogue
-  #drawn = ""; // catalogues whose figures are shown
+  #searched = ""; // the search whose results are shown
+  #scores = new Map(); // by catalogue
+  #drawn = ""; // catalogues whose scores are shown
   #gallery;
   #columns;
 
@@ -32,14 +31,14 @@ class Page {
     const problem = (error) => this.#fail(error);
     const parts = { list: part("gallery"), shown: part("shown"), more: part("more") };
     this.#gallery = new Gallery(this.#api, parts, {
-      pick: (domain, id) => this.#ask({ domain, id }),
+      pick: (domain, id) => this.#setQuery({ domain, id }),
       problem,
     });
     const on = {
-      hold: (place, id) => this.#apply({ pin: id === null ? null : { place, id } }, "replace"),
-      point: (place, id) => this.#columns[place === "a" ? "b" : "a"].twin(id),
+      select: (place, id) => this.#apply({ pin: id === null ? null : { place, id } }, "replace"),
+      focus: (place, id) => this.#columns[place === "a" ? "b" : "a"].highlight(id),
       leave: () => this.#gallery.focus(),
-      ask: (domain, id) => this.#ask({ domain, id }),
+      search: (domain, id) => this.#setQuery({ domain, id }),
     };
     this.#columns = { a: new Column(this.#api, "a", on), b: new Column(this.#api, "b", on) };
     part("columns").append(this.#columns.a.root, this.#columns.b.root);
@@ -56,13 +55,13 @@ class Page {
       return;
     }
     this.#notices.hide();
-    this.#measured.clear();
+    this.#scores.clear();
     this.#drawn = "";
-    this.#asked = "";
+    this.#searched = "";
     await this.#apply(this.#state ?? readState(location.hash), "replace", true);
   }
 
-  #facts(name) {
+  #info(name) {
     return this.#catalogues.find((each) => each.name === name);
   }
 
@@ -71,11 +70,11 @@ class Page {
       part(name).addEventListener("change", (event) => this.#apply(change(event.target.value), how));
     choose("choose-a", (a) => this.#changedCatalogue(a), "push");
     choose("choose-b", (b) => ({ b, pin: null }), "push");
-    choose("choose-from", (from) => ({ from, asks: "" }));
-    choose("choose-asks", (asks) => ({ asks }));
+    choose("choose-from", (from) => ({ from, qtag: "" }));
+    choose("choose-qtag", (qtag) => ({ qtag }));
     choose("choose-tag", (tag) => ({ tag, pin: null }));
     choose("choose-k", (k) => ({ k: Number(k) }));
-    part("surprise").addEventListener("click", () => this.#surprise());
+    part("random").addEventListener("click", () => this.#pickRandom());
     part("skip").addEventListener("click", (event) => {
       event.preventDefault();
       part("results").focus();
@@ -83,53 +82,53 @@ class Page {
     window.addEventListener("popstate", () => {
       if (this.#catalogues.length) this.#apply(readState(location.hash), "none");
     });
-    takePictures(part("file"), {
-      open: () => Boolean(this.#state && takesPictures(this.#facts(this.#state.a))),
-      most: () => this.#limits.body_bytes,
-      take: (file) => {
+    acceptUploads(part("file"), {
+      enabled: () => Boolean(this.#state && acceptsImages(this.#info(this.#state.a))),
+      maxBytes: () => this.#limits.body_bytes,
+      accept: (file) => {
         this.#file = file;
-        this.#ask({ codes: {} });
+        this.#setQuery({ codes: {} });
       },
-      refuse: (sentence) => this.#notices.tell(sentence, "All right", () => {}),
+      reject: (message) => this.#notices.show(message, "Dismiss", () => {}),
     });
   }
 
-  // Another catalogue keeps the query if it holds the same things.
+  // Another catalogue keeps the query if it has the same items.
   #changedCatalogue(a) {
-    const same = others(this.#catalogues, this.#facts(this.#state.a)).includes(this.#facts(a));
-    if (!same) return { a, b: "", from: "", asks: "", tag: "", query: null, pin: null };
+    const same = comparable(this.#catalogues, this.#info(this.#state.a)).includes(this.#info(a));
+    if (!same) return { a, b: "", from: "", qtag: "", tag: "", query: null, pin: null };
     const b = this.#state.b === a ? this.#state.a : this.#state.b;
     return { a, b, pin: null };
   }
 
-  #ask(query) {
+  #setQuery(query) {
     this.#apply({ query, pin: null }, "push");
   }
 
-  async #surprise() {
+  async #pickRandom() {
     try {
       const id = await this.#gallery.random();
-      if (id !== null) this.#ask({ domain: this.#state.from, id });
+      if (id !== null) this.#setQuery({ domain: this.#state.from, id });
     } catch (problem) {
       this.#fail(problem);
     }
   }
 
-  // Take over a change of state; how: what becomes of the address.
+  // Change the state. how: "push", "replace" or "none", for the address.
   async #apply(changes, how, again = false) {
-    const state = settled({ ...this.#state, ...changes }, this.#catalogues);
+    const state = validState({ ...this.#state, ...changes }, this.#catalogues);
     this.#state = state;
     this.#write(how);
     this.#fillChoices();
-    const facts = this.#facts(state.a);
-    const shown = this.#gallery.show(facts, state.from, state.asks, again);
-    this.#measure();
+    const info = this.#info(state.a);
+    const shown = this.#gallery.show(info, state.from, state.qtag, again);
+    this.#showScores();
     if (!state.query) {
       for (const column of Object.values(this.#columns)) column.wait();
       await shown;
       if (state !== this.#state) return;
       const first = this.#gallery.first;
-      if (first === null) this.#nothing();
+      if (first === null) this.#showNothing();
       else await this.#apply({ query: { domain: state.from, id: first } }, "replace");
       return;
     }
@@ -145,134 +144,134 @@ class Page {
   }
 
   #fillChoices() {
-    const { a, b, from, asks, tag, k } = this.#state;
-    const facts = this.#facts(a);
+    const { a, b, from, qtag, tag, k } = this.#state;
+    const info = this.#info(a);
     const about = (each) => [each.name, `${each.name} (${each.method}, ${each.n_bits} bits)`];
     const all = (tags) => [["", "all"], ...tags.map((each) => [each, each])];
-    const items = (name) => [name, `${name} (${facts.domains[name].items.toLocaleString("en")})`];
+    const items = (name) => [name, `${name} (${info.domains[name].n_items.toLocaleString("en")})`];
     fill(part("choose-a"), this.#catalogues.map(about), a);
-    fill(part("choose-b"), [[NONE, "none"], ...others(this.#catalogues, facts).map(about)], b);
-    fill(part("choose-from"), sourcesOf(facts).map(items), from);
-    fill(part("choose-asks"), all(tagsOf(facts, from)), asks);
-    fill(part("choose-tag"), all(tagsOf(facts, facts.index_domain)), tag);
+    fill(part("choose-b"), [[NONE, "none"], ...comparable(this.#catalogues, info).map(about)], b);
+    fill(part("choose-from"), domainsOf(info).map(items), from);
+    fill(part("choose-qtag"), all(tagsOf(info, from)), qtag);
+    fill(part("choose-tag"), all(tagsOf(info, info.index_domain)), tag);
     fill(part("choose-k"), COUNTS.map((n) => [String(n), String(n)]), String(k));
-    part("drop").hidden = !takesPictures(facts);
-    part("surprise").disabled = !sourcesOf(facts).length;
+    part("drop").hidden = !acceptsImages(info);
+    part("random").disabled = !domainsOf(info).length;
     const two = b !== NONE;
     this.#columns.a.root.hidden = false;
     this.#columns.b.root.hidden = !two;
     part("columns").classList.toggle("two", two);
-    this.#columns.a.name(facts);
-    if (two) this.#columns.b.name(this.#facts(b));
+    this.#columns.a.name(info);
+    if (two) this.#columns.b.name(this.#info(b));
   }
 
   get #places() {
     const { a, b } = this.#state;
-    return [["a", this.#facts(a)], ...(b === NONE ? [] : [["b", this.#facts(b)]])];
+    return [["a", this.#info(a)], ...(b === NONE ? [] : [["b", this.#info(b)]])];
   }
 
-  // Search with all catalogues, unless that is what is shown already.
+  // Search in all catalogues, unless the results are shown already.
   async #search() {
     const { a, b, query, tag, k, pin } = this.#state;
     const wanted = JSON.stringify([a, b, query, tag, k]);
-    if (wanted !== this.#asked) {
+    if (wanted !== this.#searched) {
       this.#searching.abort();
       this.#searching = new AbortController();
       const { signal } = this.#searching;
-      this.#asked = wanted;
-      const item = asking(this.#api, this.#facts(a), query, signal);
-      item.catch(() => {}); // told by the columns
+      this.#searched = wanted;
+      const item = loadItem(this.#api, this.#info(a), query, signal);
+      item.catch(() => {}); // the columns show the error
       const file = query.codes ? this.#file : null;
       for (const [place] of this.#places) this.#columns[place].wait();
-      const told = await Promise.all(
-        this.#places.map(([place, facts]) => this.#fillColumn(place, facts, item, file, signal)),
+      const summaries = await Promise.all(
+        this.#places.map(([place, info]) => this.#fillColumn(place, info, item, file, signal)),
       );
       if (signal.aborted) return;
       await this.#showQuery(item, file);
-      part("said").textContent = told.join(" ");
-      if (this.#asked) this.#asked = JSON.stringify([a, b, query, tag, k]); // with codes found
+      part("status").textContent = summaries.join(" ");
+      if (this.#searched) this.#searched = JSON.stringify([a, b, query, tag, k]); // with the codes from the service
       this.#write("replace");
     }
     for (const [place] of this.#places) {
-      this.#columns[place].hold(pin?.place === place ? pin.id : null);
+      this.#columns[place].select(pin?.place === place ? pin.id : null);
     }
   }
 
-  // Returns a sentence about what was found.
-  async #fillColumn(place, facts, item, file, signal) {
+  // Search in one catalogue; returns a summary for screen readers.
+  async #fillColumn(place, info, item, file, signal) {
     const column = this.#columns[place];
     const { query, tag, k } = this.#state;
     try {
-      const found = await search(this.#api, facts, query, { k, tag, file }, signal);
+      const result = await search(this.#api, info, query, { k, tag, file }, signal);
       const shown = await item;
       if (signal.aborted) return "";
-      if (query.codes) query.codes[facts.name] = found.code;
-      return column.show({ code: found.code, item: shown }, found.hits);
+      if (query.codes) query.codes[info.name] = result.code;
+      return column.show({ code: result.code, item: shown }, result.hits);
     } catch (problem) {
-      if (problem.kind === "dropped" || signal.aborted) return "";
-      const own = problem.kind === "refused";
-      if (!own) this.#asked = "";
-      column.clear(own ? problem.message : "There is no answer.");
-      if (!own) this.#fail(problem);
-      return own ? problem.message : "";
+      if (problem.kind === "cancelled" || signal.aborted) return "";
+      const rejected = problem.kind === "rejected";
+      if (!rejected) this.#searched = "";
+      column.clear(rejected ? problem.message : "No response.");
+      if (!rejected) this.#fail(problem);
+      return rejected ? problem.message : "";
     }
   }
 
   async #showQuery(item, file) {
     const { a, query } = this.#state;
     try {
-      showQuery(part("query"), this.#api, this.#facts(a), await item, query, file);
+      showQuery(part("query"), this.#api, this.#info(a), await item, query, file);
     } catch {
-      part("query").replaceChildren(); // the columns say why
+      part("query").replaceChildren(); // the columns show the error
     }
   }
 
-  #nothing() {
-    const text = "Nothing to ask with: start the service with --queries, or send features.";
+  #showNothing() {
+    const text = "No items to pick from. Start the service with --queries.";
     for (const [place] of this.#places) this.#columns[place].clear(text);
     part("query").replaceChildren();
-    part("said").textContent = text;
+    part("status").textContent = text;
   }
 
-  async #measure() {
-    const root = part("figures");
+  async #showScores() {
+    const root = part("scores");
     const places = this.#places;
-    const names = places.map(([, facts]) => facts.name).join();
+    const names = places.map(([, info]) => info.name).join();
     if (names === this.#drawn) return;
     this.#drawn = names;
-    waitForFigures(root);
-    for (const [, facts] of places) {
-      if (tagsOf(facts, facts.index_domain).length < 2) {
-        this.#measured.set(facts.name, { figures: null, problem: "items need tags of two kinds" });
+    waitForScores(root);
+    for (const [, info] of places) {
+      if (tagsOf(info, info.index_domain).length < 2) {
+        this.#scores.set(info.name, { scores: null, problem: "No scores: items need at least two different tags" });
       }
-      if (this.#measured.has(facts.name)) continue;
+      if (this.#scores.has(info.name)) continue;
       try {
-        const address = `/v1/catalogues/${encodeURIComponent(facts.name)}/figures`;
-        this.#measured.set(facts.name, { figures: await this.#api.get(address) });
+        const address = `/v1/catalogues/${encodeURIComponent(info.name)}/scores`;
+        this.#scores.set(info.name, { scores: await this.#api.get(address) });
       } catch (problem) {
-        if (problem.kind !== "refused") {
+        if (problem.kind !== "rejected") {
           this.#drawn = "";
-          drawFigures(root, [{ problem: "there is no answer" }]);
+          drawScores(root, [{ problem: "No response" }]);
           return;
         }
-        this.#measured.set(facts.name, { figures: null, problem: problem.message });
+        this.#scores.set(info.name, { scores: null, problem: problem.message });
       }
     }
     if (names !== this.#drawn) return;
-    const shown = places.map(([place, facts]) => ({ place, facts, ...this.#measured.get(facts.name) }));
-    drawFigures(root, shown);
+    const shown = places.map(([place, info]) => ({ place, info, ...this.#scores.get(info.name) }));
+    drawScores(root, shown);
   }
 
   #fail(problem) {
-    if (problem.kind === "dropped") return;
+    if (problem.kind === "cancelled") return;
     if (problem.kind === "key") {
       this.#notices.askKey(() => this.load());
       return;
     }
-    const text = problem.kind === "silent" ? problem.message : `The service says: ${problem.message}.`;
-    this.#notices.tell(text, "Try again", () => this.load());
+    const text = problem.kind === "offline" ? problem.message : `Error: ${problem.message}.`;
+    this.#notices.show(text, "Try again", () => this.load());
     part("gallery").setAttribute("aria-busy", "false");
-    if (!this.#catalogues.length) part("figures").setAttribute("aria-busy", "false");
+    if (!this.#catalogues.length) part("scores").setAttribute("aria-busy", "false");
   }
 }
 

@@ -1,4 +1,4 @@
-// What stands in the way: a notice with a way out, and the question for the key.
+// Notices, and the dialog for the API key.
 
 import { el } from "./dom.js";
 
@@ -18,8 +18,8 @@ export class Notices {
     this.#notice.replaceChildren();
   }
 
-  // One sentence and one button.
-  tell(text, button, act) {
+  // Show a message and one button.
+  show(text, button, act) {
     const press = el("button", { type: "button" }, button);
     press.addEventListener("click", () => {
       this.hide();
@@ -29,18 +29,18 @@ export class Notices {
     this.#notice.classList.add("shown");
   }
 
-  // Ask for the key; go on with it, or leave a notice that asks again.
-  askKey(goOn) {
+  // Ask for the API key, then call retry; if cancelled, show a notice instead.
+  askKey(retry) {
     const dialog = this.#dialog;
-    if (dialog.open) return; // several requests were refused at once
-    const refused = this.#api.hasKey;
+    if (dialog.open) return; // several requests failed at once
+    const rejected = this.#api.hasKey;
     this.#api.setKey("");
     const part = (name) => dialog.querySelector(name);
-    part("#key-text").textContent = refused
-      ? "That key was not accepted. Look at it once more, please."
-      : "This service asks for its key. It is kept until this tab is closed.";
+    part("#key-text").textContent = rejected
+      ? "The API key was not accepted. Check it and try again."
+      : "This service requires an API key. It is stored until you close this tab.";
     part("#key-input").value = "";
-    part("#key-input").setAttribute("aria-invalid", refused);
+    part("#key-input").setAttribute("aria-invalid", rejected);
     let given = "";
     part("#key-form").onsubmit = (event) => {
       event.preventDefault();
@@ -52,9 +52,9 @@ export class Notices {
       part("#key-input").value = "";
       if (given) {
         this.#api.setKey(given);
-        goOn();
+        retry();
       } else {
-        this.tell("Without its key this service shows nothing.", "Enter the key", goOn);
+        this.show("This service requires an API key.", "Enter the key", retry);
       }
     };
     dialog.showModal();

@@ -1,31 +1,61 @@
-// The query itself: its picture, or its code, and what is known of it.
+// The query: search with it, and show it.
 
+import { RequestError } from "./api.js";
 import { pattern } from "./bits.js";
+import { acceptsImages } from "./catalogues.js";
 import { el } from "./dom.js";
-import { face } from "./tiles.js";
+import { thumbnail } from "./tiles.js";
 
-let preview = ""; // address of a picture from outside, while it is shown
+let preview = ""; // address of the uploaded image that is shown
 
-export function showQuery(root, api, facts, item, query, file) {
+export function showQuery(root, api, info, item, query, file) {
   if (preview) URL.revokeObjectURL(preview);
   preview = "";
   const words = [];
   let shown;
   if (item) {
-    shown = face(api, item, facts.n_bits);
+    shown = thumbnail(api, item, info.n_bits);
     const where = item.domain === "any" ? "" : ` of the ${item.domain} domain`;
-    words.push(el("strong", {}, item.tag || "an item without a tag"));
+    words.push(el("strong", {}, item.tag || "no tag"));
     words.push(el("span", { class: "soft" }, `item ${item.id}${where}`));
   } else if (file) {
     preview = URL.createObjectURL(file);
     shown = el("span", { class: "face loaded" }, el("img", { src: preview, alt: "" }));
-    words.push(el("strong", {}, file.name || "your picture"));
-    words.push(el("span", { class: "soft" }, "a picture of yours"));
+    words.push(el("strong", {}, file.name || "your image"));
+    words.push(el("span", { class: "soft" }, "uploaded image"));
   } else {
-    shown = el("span", { class: "face" }, pattern(query.codes[facts.name] ?? "", facts.n_bits));
-    words.push(el("strong", {}, "a code"));
-    words.push(el("span", { class: "soft" }, "of a picture that is not kept"));
+    shown = el("span", { class: "face" }, pattern(query.codes[info.name] ?? "", info.n_bits));
+    words.push(el("strong", {}, "code"));
+    words.push(el("span", { class: "soft" }, "of an image that was not stored"));
   }
-  root.replaceChildren(shown, el("p", {}, el("span", { class: "soft" }, "You ask with"), ...words));
-  document.title = `${words[0].textContent} · ${facts.name} · bridgehash`;
+  root.replaceChildren(shown, el("p", {}, el("span", { class: "soft" }, "Your query"), ...words));
+  document.title = `${words[0].textContent} · ${info.name} · bridgehash`;
+}
+
+// Search with an item, a code or an image; returns the code of the query and the nearest items.
+export async function search(api, info, query, { k, tag, file }, signal) {
+  const base = `/v1/catalogues/${encodeURIComponent(info.name)}/search`;
+  const options = tag ? { k, tag } : { k };
+  let response;
+  if (!query.codes) {
+    const form = { ids: [query.id], domain: query.domain, ...options };
+    response = await api.post(base, form, signal);
+  } else if (query.codes[info.name]) {
+    response = await api.post(base, { codes: [query.codes[info.name]], ...options }, signal);
+  } else if (!acceptsImages(info)) {
+    throw new RequestError("rejected", "This catalogue does not accept images.");
+  } else if (!file) {
+    throw new RequestError("rejected", "The image was not stored. Drop it again to search here.");
+  } else {
+    response = await api.send(`${base}/image?${new URLSearchParams(options)}`, file, signal);
+  }
+  return response.results[0];
+}
+
+// The item of the query, with its domain; null for an image or a code.
+export async function loadItem(api, info, query, signal) {
+  if (query.codes) return null;
+  const { id, domain } = query;
+  const base = `/v1/catalogues/${encodeURIComponent(info.name)}/items/${id}`;
+  return { ...(await api.get(`${base}?domain=${domain}`, signal)), domain };
 }

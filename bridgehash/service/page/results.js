@@ -1,48 +1,48 @@
-// One column: the items that a catalogue finds for a query, and their codes beside the query's.
+// One column: the nearest items in a catalogue, and their codes next to that of the query.
 
 import { pattern } from "./bits.js";
 import { counted, el } from "./dom.js";
-import { Roving } from "./roving.js";
-import { face, named } from "./tiles.js";
+import { ListBox } from "./listbox.js";
+import { labelOf, thumbnail } from "./tiles.js";
 
 export class Column {
   #api;
   #place; // "a" or "b"
   #on;
   #parts;
-  #roving;
+  #listbox;
   #catalogue = null;
-  #query = null; // code, and the item if there is one
+  #query = null; // {code, item}; item may be null
   #hits = [];
-  #held = null; // id
-  #pointed = null; // id
+  #selected = null; // id
+  #focused = null; // id
 
-  // on.hold(place, id or null), on.point(place, id or null), on.leave(), on.ask(domain, id)
+  // on.select(place, id or null), on.focus(place, id or null), on.leave(), on.search(domain, id)
   constructor(api, place, on) {
     this.#api = api;
     this.#place = place;
     this.#on = on;
     this.#parts = {
       title: el("h3", { id: `title-${place}` }),
-      facts: el("p", { class: "soft small" }),
+      info: el("p", { class: "soft small" }),
       score: el("p", { class: "score" }),
       codes: el("div", { class: "codes" }),
       list: el("div", { class: "hits", role: "listbox", "aria-labelledby": `title-${place}` }),
       message: el("p", { class: "message" }),
     };
-    const { title, facts, score, codes, list, message } = this.#parts;
+    const { title, info, score, codes, list, message } = this.#parts;
     this.root = el(
       "section",
       { class: `column column-${place}`, "aria-labelledby": `title-${place}`, hidden: true },
-      el("div", { class: "column-head" }, el("div", {}, title, facts), score),
+      el("div", { class: "column-head" }, el("div", {}, title, info), score),
       codes,
       list,
       message,
     );
-    this.#roving = new Roving(list, {
-      focus: (option) => this.#point(option),
-      pick: (option) => this.#hold(Number(option.dataset.id)),
-      leave: () => (this.#held === null ? on.leave() : this.#hold(null)),
+    this.#listbox = new ListBox(list, {
+      focus: (option) => this.#focus(option),
+      pick: (option) => this.#toggle(Number(option.dataset.id)),
+      leave: () => (this.#selected === null ? on.leave() : this.#toggle(null)),
     });
   }
 
@@ -52,10 +52,10 @@ export class Column {
 
   name(catalogue) {
     this.#catalogue = catalogue;
-    const { title, facts } = this.#parts;
+    const { title, info } = this.#parts;
     title.textContent = catalogue.name;
     const bytes = counted(Math.ceil(catalogue.n_bits / 8), "byte");
-    facts.textContent = `${catalogue.method}, ${counted(catalogue.n_bits, "bit")} (${bytes})`;
+    info.textContent = `${catalogue.method}, ${counted(catalogue.n_bits, "bit")} (${bytes})`;
   }
 
   wait() {
@@ -68,76 +68,76 @@ export class Column {
     }
   }
 
-  // Instead of items: why there are none.
+  // Show a message instead of items.
   clear(text) {
     this.root.setAttribute("aria-busy", "false");
     this.#hits = [];
     this.#query = null;
-    this.#held = this.#pointed = null;
+    this.#selected = this.#focused = null;
     const { list, codes, score, message } = this.#parts;
     for (const part of [list, codes]) part.replaceChildren();
     score.textContent = "";
     message.textContent = text;
   }
 
-  // query: {code, item}, where the item may be null; returns a sentence about what was found.
+  // Show results; returns a summary for screen readers.
   show(query, hits) {
     const focused = this.root.contains(document.activeElement);
-    this.clear(hits.length ? "" : "Nothing is found: no item has this tag.");
+    this.clear(hits.length ? "" : "No results: no item has this tag.");
     this.#query = query;
     this.#hits = hits;
     this.#parts.list.replaceChildren(...hits.map((hit, i) => this.#option(hit, i)));
-    this.#roving.reset();
+    this.#listbox.reset();
     this.#parts.score.replaceChildren(...this.#score());
     this.#compare(null);
-    if (focused) this.#roving.focus();
-    return this.#sentence();
+    if (focused) this.#listbox.focus();
+    return this.#summary();
   }
 
-  hold(id) {
-    this.#held = this.ids.includes(id) ? id : null;
-    for (const option of this.#roving.options) {
-      option.setAttribute("aria-selected", Number(option.dataset.id) === this.#held);
+  select(id) {
+    this.#selected = this.ids.includes(id) ? id : null;
+    for (const option of this.#listbox.options) {
+      option.setAttribute("aria-selected", Number(option.dataset.id) === this.#selected);
     }
-    this.#compare(this.#pointed ?? this.#held);
+    this.#compare(this.#focused ?? this.#selected);
   }
 
-  // Mark the item that is pointed at in the other column.
-  twin(id) {
-    for (const option of this.#roving.options) {
-      option.classList.toggle("twin", Number(option.dataset.id) === id);
+  // Highlight the item that is focused in the other column.
+  highlight(id) {
+    for (const option of this.#listbox.options) {
+      option.classList.toggle("counterpart", Number(option.dataset.id) === id);
     }
   }
 
-  #hold(id) {
-    this.#on.hold(this.#place, id === this.#held ? null : id);
+  #toggle(id) {
+    this.#on.select(this.#place, id === this.#selected ? null : id);
   }
 
-  #point(option) {
+  #focus(option) {
     const id = option ? Number(option.dataset.id) : null;
-    if (id === this.#pointed) return;
-    this.#pointed = id;
-    this.#compare(id ?? this.#held);
-    this.#on.point(this.#place, id);
+    if (id === this.#focused) return;
+    this.#focused = id;
+    this.#compare(id ?? this.#selected);
+    this.#on.focus(this.#place, id);
   }
 
-  #isRight(hit) {
+  #isRelevant(hit) {
     const tag = this.#query.item?.tag;
-    return tag && hit.tag && !this.#isItself(hit) ? hit.tag === tag : null;
+    return tag && hit.tag && !this.#isQuery(hit) ? hit.tag === tag : null;
   }
 
-  #isItself(hit) {
+  #isQuery(hit) {
     const { item } = this.#query;
     return item?.domain === this.#catalogue.index_domain && item.id === hit.id;
   }
 
   #option(hit, i) {
     const { n_bits: nBits } = this.#catalogue;
-    const right = this.#isRight(hit);
+    const right = this.#isRelevant(hit);
     const bar = el("span", { class: "bar" }, el("span", { class: "length" }));
     bar.firstChild.style.setProperty("--length", Math.min(1, (2 * hit.distance) / nBits));
-    const words = this.#isItself(hit) ? "the query itself" : named(hit);
-    const judged = { true: ", the same tag", false: ", another tag" }[right] ?? "";
+    const words = this.#isQuery(hit) ? "the query" : labelOf(hit);
+    const verdict = { true: ", same tag", false: ", different tag" }[right] ?? "";
     const mark = { true: "✓", false: "✗" }[right] ?? "";
     return el(
       "div",
@@ -147,33 +147,33 @@ export class Column {
         tabindex: -1,
         "data-id": hit.id,
         "aria-selected": "false",
-        "aria-label": `${i + 1}: ${words}, ${hit.distance} of ${counted(nBits, "bit")} differ${judged}`,
+        "aria-label": `${i + 1}: ${words}, ${hit.distance} of ${counted(nBits, "bit")} differ${verdict}`,
       },
-      face(this.#api, hit, nBits),
+      thumbnail(this.#api, hit, nBits),
       el("span", { class: "line" }, bar, el("span", { class: "distance" }, String(hit.distance))),
       el(
         "span",
         { class: "caption" },
         mark ? el("span", { class: "mark" }, mark) : null,
-        this.#isItself(hit) ? "itself" : hit.tag || `item ${hit.id}`,
+        this.#isQuery(hit) ? "the query" : hit.tag || `item ${hit.id}`,
       ),
     );
   }
 
   #score() {
-    const judged = this.#hits.map((hit) => this.#isRight(hit)).filter((right) => right !== null);
+    const judged = this.#hits.map((hit) => this.#isRelevant(hit)).filter((right) => right !== null);
     if (!judged.length) return [];
     const n = judged.filter(Boolean).length;
     const words = ` of ${judged.length} tagged ${this.#query.item.tag}`;
     return [el("strong", {}, String(n)), words];
   }
 
-  #sentence() {
+  #summary() {
     const { name, n_bits: nBits } = this.#catalogue;
-    if (!this.#hits.length) return `${name}: nothing is found.`;
+    if (!this.#hits.length) return `${name}: no results.`;
     const [nearest] = this.#hits;
     const score = this.#parts.score.textContent;
-    const words = this.#isItself(nearest) ? "the query itself" : named(nearest);
+    const words = this.#isQuery(nearest) ? "the query" : labelOf(nearest);
     return (
       `${name}: ${counted(this.#hits.length, "item")} found` +
       (score ? `, ${score}` : "") +
@@ -181,7 +181,7 @@ export class Column {
     );
   }
 
-  // The code of the query, beside that of the item where there is one.
+  // Draw the code of the query, and that of an item next to it.
   #compare(id) {
     if (!this.#query) return;
     const hit = this.#hits.find((each) => each.id === id);
@@ -192,12 +192,12 @@ export class Column {
     const words = hit
       ? [
           el("strong", {}, `${hit.distance} of ${nBits} bits differ`),
-          el("span", { class: "soft" }, this.#isItself(hit) ? "the query itself" : named(hit)),
-          this.#held === hit.id
-            ? el("button", { type: "button", onclick: () => this.#on.ask(domain, hit.id) }, "Ask with it")
+          el("span", { class: "soft" }, this.#isQuery(hit) ? "the query" : labelOf(hit)),
+          this.#selected === hit.id
+            ? el("button", { type: "button", onclick: () => this.#on.search(domain, hit.id) }, "Search with this item")
             : null,
         ]
-      : [el("span", { class: "soft" }, `The query as ${counted(nBits, "bit")}`)];
+      : [el("span", { class: "soft" }, `The query: ${counted(nBits, "bit")}`)];
     this.#parts.codes.replaceChildren(
       drawn("query", code, hit?.code ?? null),
       ...(hit ? [drawn("item", hit.code, code)] : []),

@@ -1,15 +1,15 @@
-// What is shown, in the address: a reload or a link to it shows the same.
+// The state of the page, stored in the address so that reloads and links show the same.
 //
 //   a, b    catalogues; "-" in b: none
-//   from    domain that queries are picked from;  asks: their tag
-//   q       domain:id of the query, or codes:  code=catalogue:hex, once a catalogue
-//   tag, k  which items are searched, and how many shown
-//   pin     a:id or b:id of the item that is held
+//   from    domain of the queries to pick from;  qtag: their tag
+//   q       domain:id of the query, or its codes:  code=catalogue:hex, once per catalogue
+//   tag, k  which items are searched, and how many are shown
+//   pin     a:id or b:id of the selected item
 
 export const NONE = "-";
 export const COUNTS = [6, 12, 24, 48];
 
-const EMPTY = { a: "", b: "", from: "", query: null, asks: "", tag: "", k: 12, pin: null };
+const EMPTY = { a: "", b: "", from: "", query: null, qtag: "", tag: "", k: 12, pin: null };
 
 export function readState(hash) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
@@ -19,7 +19,7 @@ export function readState(hash) {
     a: given.get("a") ?? "",
     b: given.get("b") ?? "",
     from: given.get("from") ?? "",
-    asks: given.get("asks") ?? "",
+    qtag: given.get("qtag") ?? "",
     tag: given.get("tag") ?? "",
     k: COUNTS.includes(k) ? k : EMPTY.k,
     query: readQuery(given),
@@ -29,7 +29,7 @@ export function readState(hash) {
 
 export function writeState(state) {
   const shown = new URLSearchParams();
-  for (const name of ["a", "b", "from", "asks", "tag"]) {
+  for (const name of ["a", "b", "from", "qtag", "tag"]) {
     if (state[name]) shown.set(name, state[name]);
   }
   if (state.k !== EMPTY.k) shown.set("k", state.k);

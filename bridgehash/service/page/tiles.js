@@ -1,29 +1,29 @@
-// An item as a tile: its picture, or the pattern of its code where there is none.
+// An item as a tile: its image, or else the pattern of its code.
 
 import { pattern } from "./bits.js";
 import { el } from "./dom.js";
 
-const SMALL = 48; // pixels; smaller pictures are shown with hard edges
+const SMALL = 48; // pixels; smaller images are not smoothed
 
-export function face(api, item, nBits) {
+export function thumbnail(api, item, nBits) {
   const frame = el("span", { class: "face" });
-  if (item.image) showPicture(api, frame, item, nBits);
+  if (item.image) showImage(api, frame, item, nBits);
   else frame.append(pattern(item.code, nBits));
   return frame;
 }
 
-function showPicture(api, frame, item, nBits) {
+function showImage(api, frame, item, nBits) {
   const image = el("img", { alt: "", loading: "lazy", decoding: "async" });
   image.addEventListener("load", () => {
     if (image.naturalWidth < SMALL) image.classList.add("hard");
     frame.classList.add("loaded");
   });
-  const instead = () => frame.replaceChildren(pattern(item.code, nBits));
-  image.addEventListener("error", instead);
-  api.picture(item.image).then((shown) => image.setAttribute("src", shown), instead);
+  const showCode = () => frame.replaceChildren(pattern(item.code, nBits));
+  image.addEventListener("error", showCode);
+  api.image(item.image).then((url) => image.setAttribute("src", url), showCode);
   frame.append(image);
 }
 
-export function named(item) {
+export function labelOf(item) {
   return item.tag ? `${item.tag}, item ${item.id}` : `item ${item.id}`;
 }

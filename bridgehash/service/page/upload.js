@@ -1,18 +1,18 @@
-// Pictures from outside: chosen, dropped or pasted.
+// Images that are chosen, dropped or pasted.
 
 const KINDS = ["image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"];
 
-// Calls take(file) with a picture, refuse(sentence) with anything else, while open() holds.
-export function takePictures(input, { open, most, take, refuse }) {
+// Calls accept(file) for an image and reject(message) for anything else, while enabled() is true.
+export function acceptUploads(input, { enabled, maxBytes, accept, reject }) {
   const offer = (files) => {
     const [file] = files;
     if (!file) return;
     if (!KINDS.includes(file.type)) {
-      refuse("That is no picture: PNG, JPEG, WebP, GIF and BMP can be read.");
-    } else if (file.size > most()) {
-      refuse(`That picture is too large: ${Math.floor(most() / 1e6)} MB can be sent.`);
+      reject("Unsupported file. Use PNG, JPEG, WebP, GIF or BMP.");
+    } else if (file.size > maxBytes()) {
+      reject(`File too large. The limit is ${Math.floor(maxBytes() / 1e6)} MB.`);
     } else {
-      take(file);
+      accept(file);
     }
   };
   input.addEventListener("change", () => {
@@ -20,11 +20,11 @@ export function takePictures(input, { open, most, take, refuse }) {
     input.value = "";
   });
   document.addEventListener("paste", (event) => {
-    if (open()) offer(event.clipboardData?.files ?? []);
+    if (enabled()) offer(event.clipboardData?.files ?? []);
   });
   const body = document.body;
   const over = (event) => {
-    if (!open() || !event.dataTransfer?.types.includes("Files")) return;
+    if (!enabled() || !event.dataTransfer?.types.includes("Files")) return;
     event.preventDefault();
     body.classList.add("dropping");
   };
@@ -34,7 +34,7 @@ export function takePictures(input, { open, most, take, refuse }) {
     if (!event.relatedTarget) away();
   });
   document.addEventListener("drop", (event) => {
-    if (!open() || !event.dataTransfer?.types.includes("Files")) return;
+    if (!enabled() || !event.dataTransfer?.types.includes("Files")) return;
     event.preventDefault();
     away();
     offer(event.dataTransfer.files);

@@ -1,1 +1,1 @@
-"""The addresses of the service."""
+"""Routes of the service."""

@@ -1,83 +1,89 @@
-"""What routes share: the desk, documented refusals, bodies in the OpenAPI document, pictures."""
+"""Shared by all routes: parameters, responses, and their OpenAPI documentation."""
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Annotated, Any
 
+import numpy as np
 from fastapi import Path, Query, Request
+from numpy.typing import NDArray
 from starlette.responses import Response
 
-from ..bodies import JSON, NPY, as_npy
-from ..catalogue import Catalogue, Side
-from ..errors import Problem
-from ..schemas import Domain, Form
-from ..settings import MOST_ID
-from ..workers import Desk
+from ..bodies import JSON, NPY
+from ..catalogue import Catalogue
+from ..errors import PROBLEM_JSON
+from ..schemas import ArrayContent, DomainName, RequestSchema
+from ..settings import MAX_ID
+from ..workers import Workers
 
 PREFIX = "/v1/catalogues/{catalogue}"
 
-Name = Annotated[str, Path(description="A catalogue, as listed.", max_length=64)]
-ItemId = Annotated[int, Path(alias="id", ge=0, le=MOST_ID)]
-InDomain = Annotated[Domain | None, Query(description="Left out: that of the index.")]
+CatalogueName = Annotated[str, Path(description="Name of a catalogue.", max_length=64)]
+ItemId = Annotated[int, Path(alias="id", ge=0, le=MAX_ID)]
+ItemDomain = Annotated[DomainName | None, Query(description="Default: the domain of the index.")]
+ContentType = Annotated[ArrayContent, Query(description="What the rows of a NumPy array are.")]
 
-_MEANINGS = {
-    400: "A body that cannot be read.",
-    401: "The key is missing or wrong.",
+_ERRORS = {
+    400: "The body cannot be read.",
+    401: "The API key is missing or wrong.",
     403: "The service is read-only.",
-    404: "There is no such thing.",
-    405: "Another method is needed.",
+    404: "Not found.",
+    405: "Method not allowed.",
     408: "The body did not arrive in time.",
+    409: "An id exists already; nothing was changed.",
     413: "The body is too large.",
-    415: "A body of another type is needed.",
-    421: "The Host header is not that of the service.",
-    422: "A value is not allowed; `field` names it.",
-    503: "Too busy, or stopping.",
+    415: "Unsupported media type.",
+    421: "The Host header does not name this service.",
+    422: "A value is not allowed; see `field`.",
+    503: "Overloaded or stopping: safe to retry.",
 }
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
+NPY_RESPONSE: dict[str, Any] = {"content": {NPY: _BYTES}}
 
 
-def desk_of(request: Request) -> Desk:
-    """The desk of the application."""
-    desk: Desk = request.app.state.desk
-    return desk
+def workers_of(request: Request) -> Workers:
+    """Return the workers of the application."""
+    workers: Workers = request.app.state.workers
+    return workers
 
 
-def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The documentation of what may be refused, and why."""
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Document the error responses of a route."""
+    content = {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
     return {
-        status: {"model": Problem, "description": _MEANINGS[status]}
+        status: {"description": _ERRORS[status], "content": content}
         for status in (401, 405, 421, 503, *statuses)
     }
 
 
-BODY_REFUSALS = refusals(400, 404, 408, 413, 415, 422)
+BODY_ERRORS = errors(400, 404, 408, 413, 415, 422)
 
 
-def body_of(form: type[Form] | None, *others: str) -> dict[str, Any]:
-    """The documentation of a body that a route reads itself."""
-    content: dict[str, Any] = {kind: {"schema": _BYTES} for kind in others}
-    if form is not None:
-        reference = {"$ref": f"#/components/schemas/{form.__name__}"}
+def body_of(schema: type[RequestSchema] | None, *media_types: str) -> dict[str, Any]:
+    """Document the body of a route that reads it itself."""
+    content: dict[str, Any] = dict.fromkeys(media_types, _BYTES)
+    if schema is not None:
+        reference = {"$ref": f"#/components/schemas/{schema.__name__}"}
         content = {JSON: {"schema": reference}, **content}
     return {"requestBody": {"required": True, "content": content}}
 
 
-_BYTES = {"type": "string", "format": "binary"}
-NPY_ANSWER: dict[str, Any] = {"content": {NPY: {"schema": _BYTES}}}
-
-
-def json_answer(record: Any) -> Response:
-    """A record as it is: it was made here and needs no second check."""
+def json_response(record: Any) -> Response:
+    """Send a record as JSON without validating it again."""
     return Response(json.dumps(record, separators=(",", ":")), media_type=JSON)
 
 
-def npy_answer(array: Any) -> Response:
-    """An array."""
-    return Response(as_npy(array), media_type=NPY)
+def npy_response(array: NDArray[Any]) -> Response:
+    """Send an array in the .npy format."""
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return Response(file.getvalue(), media_type=NPY)
 
 
-def image_address(catalogue: Catalogue, domain: str, side: Side, item: int) -> str | None:
-    """Where the picture of an item is, if it has one."""
-    if item not in side.pictures:
+def image_url(catalogue: Catalogue, domain: str, item: int) -> str | None:
+    """Return the address of the image of an item, if it has one."""
+    if item not in catalogue.domains[domain].images:
         return None
     return f"/v1/catalogues/{catalogue.name}/items/{item}/image?domain={domain}"

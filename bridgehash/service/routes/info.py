@@ -1,4 +1,4 @@
-"""What is served, how well it retrieves, and whether all is well."""
+"""Routes for catalogues, scores, health and metrics."""
 
 from __future__ import annotations
 
@@ -9,74 +9,78 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ..catalogue import Catalogue
-from ..errors import Refused
+from ..errors import RequestError
 from ..metrics import CONTENT_TYPE
-from ..schemas import Facts, FactsList, Figures, State
-from ..workers import Desk
-from .common import PREFIX, Name, desk_of, json_answer, refusals
+from ..schemas import CatalogueInfo, CatalogueList, CatalogueScores, Health
+from .common import PREFIX, CatalogueName, errors, json_response, workers_of
 
-router = APIRouter(tags=["facts"])
+router = APIRouter(tags=["info"])
 
-_TAGS = 100  # names listed
+_MAX_TAGS = 100
 
 
-@router.get("/v1/catalogues", response_model=FactsList, responses=refusals())
+@router.get("/v1/catalogues", response_model=CatalogueList, responses=errors())
 async def list_catalogues(request: Request) -> Response:
-    """All catalogues, and the limits of a request."""
-    desk = desk_of(request)
-    facts = [await desk.aside(_facts, desk, each) for each in desk.catalogues.values()]
-    return json_answer({"catalogues": facts, "limits": asdict(desk.settings.limits)})
+    """List all catalogues and the limits of a request."""
+    workers = workers_of(request)
+    writable = workers.settings.writable
+    catalogues = [
+        await workers.run_in_thread(_describe, each, writable)
+        for each in workers.catalogues.values()
+    ]
+    return json_response({"catalogues": catalogues, "limits": asdict(workers.settings.limits)})
 
 
-@router.get(PREFIX, response_model=Facts, responses=refusals(404, 422))
-async def show_catalogue(request: Request, catalogue: Name) -> Response:
-    """One catalogue."""
-    desk = desk_of(request)
-    return json_answer(await desk.aside(_facts, desk, desk.catalogue(catalogue)))
+@router.get(PREFIX, response_model=CatalogueInfo, responses=errors(404, 422))
+async def show_catalogue(request: Request, catalogue: CatalogueName) -> Response:
+    """Describe one catalogue."""
+    workers = workers_of(request)
+    chosen = workers.catalogue(catalogue)
+    return json_response(await workers.run_in_thread(_describe, chosen, workers.settings.writable))
 
 
-@router.get(PREFIX + "/figures", response_model=Figures, responses=refusals(404, 422))
-async def show_figures(request: Request, catalogue: Name) -> Response:
-    """Precision and recall by Hamming radius, and scores, with tags as classes.
+@router.get(PREFIX + "/scores", response_model=CatalogueScores, responses=errors(404, 422))
+async def show_scores(request: Request, catalogue: CatalogueName) -> Response:
+    """Measure precision and recall by Hamming radius, with tags as classes.
 
-    Queries are those of the other domain if they are loaded, else the items themselves; at most
-    1,000.
+    The queries are at most 1,000 items of the query domain, or of the index if no queries are
+    loaded.
     """
-    desk = desk_of(request)
-    return json_answer(await desk.figures(desk.catalogue(catalogue)))
+    workers = workers_of(request)
+    return json_response(await workers.scores(workers.catalogue(catalogue)))
 
 
-@router.get("/health", response_model=State, responses=refusals())
+@router.get("/health", response_model=Health, responses=errors())
 async def health() -> Response:
-    """The process answers."""
-    return json_answer({"status": "alive"})
+    """Report that the process is running."""
+    return json_response({"status": "alive"})
 
 
-@router.get("/ready", response_model=State, responses=refusals())
+@router.get("/ready", response_model=Health, responses=errors())
 async def ready(request: Request) -> Response:
-    """Everything is open, and what is added can be kept."""
-    desk = desk_of(request)
-    if desk.stopping:
-        raise Refused(503, "the service is stopping")
-    for catalogue in desk.catalogues.values():
+    """Report that all catalogues are open and changes can be written."""
+    workers = workers_of(request)
+    if workers.stopping:
+        raise RequestError(503, "the service is stopping")
+    for catalogue in workers.catalogues.values():
         if catalogue.store.problem:
-            raise Refused(503, catalogue.store.problem)
-    return json_answer({"status": "ready"})
+            raise RequestError(503, catalogue.store.problem)
+    return json_response({"status": "ready"})
 
 
 @router.get(
     "/metrics",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **refusals()},
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **errors()},
 )
 async def metrics(request: Request) -> Response:
-    """Counters for Prometheus."""
-    desk = desk_of(request)
-    text = await desk.aside(desk.metrics.text)
+    """Return counters for Prometheus."""
+    workers = workers_of(request)
+    text = await workers.run_in_thread(workers.metrics.text)
     return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
 
-def _facts(desk: Desk, catalogue: Catalogue) -> dict[str, Any]:
+def _describe(catalogue: Catalogue, writable: bool) -> dict[str, Any]:
     return {
         "name": catalogue.name,
         "method": catalogue.method,
@@ -84,15 +88,14 @@ def _facts(desk: Desk, catalogue: Catalogue) -> dict[str, Any]:
         "index_domain": catalogue.index_domain,
         "query_domain": catalogue.query_domain,
         "domains": {
-            domain: {
-                "features": side.encoder.n_features_in_,
-                "items": None if side.store is None else len(side.store.index),
-                "pictures": len(side.pictures),
-                "tags": [] if side.store is None else sorted(side.store.index.names)[:_TAGS],
-                "searched": domain == catalogue.index_domain,
-                "backbone": None if side.reader is None else side.reader.name,
+            name: {
+                "n_features": domain.encoder.n_features_in_,
+                "n_items": None if domain.store is None else len(domain.store.index),
+                "n_images": len(domain.images),
+                "tags": [] if domain.store is None else sorted(domain.store.index.tags)[:_MAX_TAGS],
+                "backbone": None if domain.reader is None else domain.reader.name,
             }
-            for domain, side in catalogue.sides.items()
+            for name, domain in catalogue.domains.items()
         },
-        "writable": desk.settings.writable,
+        "writable": writable,
     }

@@ -1,4 +1,4 @@
-"""Items: listed, shown, added, removed."""
+"""Routes for items: list, show, add, replace and remove."""
 
 from __future__ import annotations
 
@@ -11,191 +11,217 @@ from starlette.responses import Response
 
 from ...codes import n_bytes
 from ...index import HammingIndex
-from ..bodies import (
-    JSON,
-    NPY,
-    as_codes,
-    as_features,
-    check_number,
-    content_type,
-    parse_json,
-    parse_npy,
-    read_body,
-)
-from ..catalogue import Catalogue, Side
-from ..errors import Refused, invalid
-from ..images import SHOWN
-from ..middleware import check_writer
-from ..schemas import Added, AddForm, Content, Item, Listing, Removed, RemoveForm, Tag
-from ..store import Put, Take
-from ..workers import Desk
-from .common import (
-    BODY_REFUSALS,
-    PREFIX,
-    InDomain,
-    ItemId,
-    Name,
-    body_of,
-    desk_of,
-    image_address,
-    json_answer,
-    refusals,
-)
+from .. import bodies, schemas
+from ..catalogue import Catalogue
+from ..errors import RequestError
+from ..images import MEDIA_TYPES
+from ..middleware import check_write_access
+from ..store import Add, Remove, Upsert
+from ..workers import Workers
+from . import common
 
-router = APIRouter(tags=["items"])
+router = APIRouter(prefix=common.PREFIX, tags=["items"])
 
-_WRITES: dict[str, Any] = {"security": [{"key": []}]}
-_PICTURES: dict[str, Any] = {
-    "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in SHOWN.values()}
+_NEEDS_KEY: dict[str, Any] = {"security": [{"key": []}]}
+_IMAGES: dict[str, Any] = {
+    "content": {
+        kind: {"schema": {"type": "string", "format": "binary"}} for kind in MEDIA_TYPES.values()
+    }
 }
 
 
-@router.get(PREFIX + "/items", response_model=Listing, responses=refusals(404, 422))
+@router.get("/items", response_model=schemas.ItemList, responses=common.errors(404, 422))
 async def list_items(
     request: Request,
-    catalogue: Name,
-    domain: InDomain = None,
+    catalogue: common.CatalogueName,
+    domain: common.ItemDomain = None,
     offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
     limit: Annotated[int, Query(ge=1)] = 50,
-    tag: Annotated[Tag | None, Query(description="Items of this tag only.")] = None,
+    tag: Annotated[schemas.Tag | None, Query(description="List only items of this tag.")] = None,
 ) -> Response:
-    """Items of a domain in the order of their ids."""
-    desk = desk_of(request)
-    chosen = desk.catalogue(catalogue)
-    if limit > desk.settings.limits.page:
-        raise invalid(f"limit: {limit} is more than {desk.settings.limits.page}", "limit")
+    """List items of a domain, ordered by id."""
+    workers = common.workers_of(request)
+    chosen = workers.catalogue(catalogue)
+    bodies.check_count(limit, workers.settings.limits.page, "limit")
 
     def work() -> Response:
-        name, side, index = chosen.items_of(domain)
+        name, _, index = chosen.items(domain)
         ids, total = index.page(offset, limit, tag=tag)
-        items = _shown(chosen, name, side, index, ids)
-        facts = {"catalogue": chosen.name, "domain": name, "total": total, "offset": offset}
-        return json_answer({**facts, "items": items})
+        info = {"catalogue": chosen.name, "domain": name, "total": total, "offset": offset}
+        return common.json_response({**info, "items": _describe(chosen, name, index, ids)})
 
-    return await desk.aside(work)
+    return await workers.run_in_thread(work)
 
 
-@router.get(PREFIX + "/items/{id}", response_model=Item, responses=refusals(404, 422))
+@router.get("/items/{id}", response_model=schemas.Item, responses=common.errors(404, 422))
 async def show_item(
-    request: Request, catalogue: Name, item: ItemId, domain: InDomain = None
+    request: Request,
+    catalogue: common.CatalogueName,
+    item: common.ItemId,
+    domain: common.ItemDomain = None,
 ) -> Response:
-    """One item."""
-    chosen = desk_of(request).catalogue(catalogue)
-    name, side, index = chosen.items_of(domain)
-    return json_answer(_shown(chosen, name, side, index, np.array([item]))[0])
+    """Show one item."""
+    chosen = common.workers_of(request).catalogue(catalogue)
+    name, _, index = chosen.items(domain)
+    return common.json_response(_describe(chosen, name, index, np.array([item]))[0])
 
 
 @router.get(
-    PREFIX + "/items/{id}/image",
+    "/items/{id}/image",
     response_class=Response,
-    responses={200: _PICTURES, 304: {"description": "Not changed."}, **refusals(404, 422)},
+    responses={200: _IMAGES, 304: {"description": "Not modified."}, **common.errors(404, 422)},
 )
 async def show_image(
-    request: Request, catalogue: Name, item: ItemId, domain: InDomain = None
+    request: Request,
+    catalogue: common.CatalogueName,
+    item: common.ItemId,
+    domain: common.ItemDomain = None,
 ) -> Response:
-    """The picture of an item, as it lies in the folder; 304 to who has it already."""
-    desk = desk_of(request)
-    chosen = desk.catalogue(catalogue)
-    path = chosen.side(domain, chosen.index_domain)[1].pictures.get(item)
+    """Return the image of an item; 304 if the client has it already."""
+    workers = common.workers_of(request)
+    chosen = workers.catalogue(catalogue)
+    path = chosen.domain(domain, chosen.index_domain)[1].images.get(item)
     if path is None:
-        raise Refused(404, "id: this item has no picture", "id")
+        raise RequestError(404, "this item has no image", "id")
     try:
-        data = await desk.aside(path.read_bytes)
+        data = await workers.run_in_thread(path.read_bytes)
     except OSError as error:
-        raise Refused(404, "id: the picture of this item cannot be read", "id") from error
-    mark = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
-    keep = {"Cache-Control": "private, no-cache", "ETag": mark}  # another run has other pictures
-    if mark in request.headers.get("if-none-match", ""):
-        return Response(status_code=304, headers=keep)
-    return Response(data, media_type=SHOWN[path.suffix.lower()], headers=keep)
+        raise RequestError(404, "the image of this item cannot be read", "id") from error
+    tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
+    headers = {"Cache-Control": "private, no-cache", "ETag": tag}  # a restart may change images
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(data, media_type=MEDIA_TYPES[path.suffix.lower()], headers=headers)
 
 
 @router.post(
-    PREFIX + "/items",
-    response_model=Added,
-    responses={**BODY_REFUSALS, **refusals(403)},
-    openapi_extra={**body_of(AddForm, NPY), **_WRITES},
+    "/items",
+    response_model=schemas.ChangeResponse,
+    responses={**common.BODY_ERRORS, **common.errors(403, 409)},
+    openapi_extra={**common.body_of(schemas.AddRequest, bodies.NPY), **_NEEDS_KEY},
 )
 async def add_items(
-    request: Request,
-    catalogue: Name,
-    holds: Annotated[Content, Query(description="What a NumPy array holds.")] = "features",
+    request: Request, catalogue: common.CatalogueName, content: common.ContentType = "features"
 ) -> Response:
-    """Add items of the index's domain; an item that has the id is replaced.
+    """Add items to the index. If an id exists, the response is 409 and nothing is changed.
 
-    They are on disk before the answer comes. A NumPy array gets the next free ids.
+    The items are on disk when the response is sent. The rows of a NumPy array get the next free
+    ids.
     """
-    desk = desk_of(request)
-    check_writer(request.headers, desk)
-    chosen = desk.catalogue(catalogue)
-    kind = content_type(request, (JSON, NPY))
-    body = await read_body(request, desk.settings.limits.body_bytes)
-
-    def understood() -> Put:
-        if kind == JSON:
-            return _put(desk, chosen, parse_json(body, AddForm))
-        given: dict[str, Any] = {holds: parse_npy(body)}
-        return _put(desk, chosen, AddForm.model_construct(**given))
-
-    done = await desk.change(chosen, await desk.aside(understood))
-    counts = {"added": done.n_new, "replaced": done.n_replaced}
-    return json_answer({"ids": done.ids.tolist(), **counts, "items": len(chosen.store.index)})
+    return await _insert(request, catalogue, schemas.AddRequest, Add, content)
 
 
-@router.post(
-    PREFIX + "/remove",
-    response_model=Removed,
-    responses={**BODY_REFUSALS, **refusals(403)},
-    openapi_extra={**body_of(RemoveForm), **_WRITES},
+@router.put(
+    "/items",
+    response_model=schemas.ChangeResponse,
+    responses={**common.BODY_ERRORS, **common.errors(403)},
+    openapi_extra={**common.body_of(schemas.UpsertRequest), **_NEEDS_KEY},
 )
-async def remove_items(request: Request, catalogue: Name) -> Response:
-    """Remove items by id; that is on disk before the answer comes."""
-    desk = desk_of(request)
-    check_writer(request.headers, desk)
-    chosen = desk.catalogue(catalogue)
-    content_type(request, (JSON,))
-    body = await read_body(request, desk.settings.limits.body_bytes)
-    form = await desk.aside(parse_json, body, RemoveForm)
-    check_number(len(form.ids), desk.settings.limits.rows, "ids")
-    done = await desk.change(chosen, Take(np.unique(np.array(form.ids, dtype=np.int64))))
-    return json_answer({"removed": done.n_removed, "items": len(chosen.store.index)})
+async def upsert_items(request: Request, catalogue: common.CatalogueName) -> Response:
+    """Insert items, or replace those with the same ids.
+
+    The items are on disk when the response is sent.
+    """
+    return await _insert(request, catalogue, schemas.UpsertRequest, Upsert)
 
 
-def _put(desk: Desk, catalogue: Catalogue, form: AddForm) -> Put:
-    """A form as a change, if all of it fits together."""
-    most = desk.settings.limits.rows
-    given = [n for n in ("features", "codes") if getattr(form, n, None) is not None]
-    if len(given) != 1:
-        raise invalid("features: give either features or codes", "features")
-    rows = getattr(form, given[0])
-    if given[0] == "codes":
-        codes = catalogue.checked(as_codes(rows, n_bytes(catalogue.n_bits), most))
+@router.delete(
+    "/items",
+    response_model=schemas.RemoveResponse,
+    responses={**common.BODY_ERRORS, **common.errors(403)},
+    openapi_extra={**common.body_of(schemas.RemoveRequest), **_NEEDS_KEY},
+)
+async def remove_items(request: Request, catalogue: common.CatalogueName) -> Response:
+    """Remove items by id; unknown ids are ignored."""
+    workers, chosen = _writable(request, catalogue)
+    _, body = await bodies.read_body(request, bodies.JSON)
+    form = await workers.run_in_thread(bodies.parse_json, body, schemas.RemoveRequest)
+    bodies.check_count(len(form.ids), workers.settings.limits.rows, "ids")
+    ids = np.unique(np.array(form.ids, dtype=np.int64))
+    result = await workers.change(chosen, Remove(ids))
+    return common.json_response({"removed": result.n_removed, "total": len(chosen.store.index)})
+
+
+@router.delete(
+    "/items/{id}",
+    response_model=schemas.RemoveResponse,
+    responses=common.errors(403, 404, 422),
+    openapi_extra=_NEEDS_KEY,
+)
+async def remove_item(
+    request: Request, catalogue: common.CatalogueName, item: common.ItemId
+) -> Response:
+    """Remove one item."""
+    workers, chosen = _writable(request, catalogue)
+    result = await workers.change(chosen, Remove(np.array([item])))
+    if result.n_removed == 0:
+        raise RequestError(404, f"no item {item}", "id")
+    return common.json_response({"removed": 1, "total": len(chosen.store.index)})
+
+
+def _writable(request: Request, catalogue: str) -> tuple[Workers, Catalogue]:
+    """Return the workers and a catalogue, if the client may change it."""
+    workers = common.workers_of(request)
+    check_write_access(request.headers, workers.settings)
+    return workers, workers.catalogue(catalogue)
+
+
+async def _insert(
+    request: Request,
+    catalogue: str,
+    schema: type[schemas.AddRequest],
+    change: type[Add] | type[Upsert],
+    content: str | None = None,
+) -> Response:
+    """Add or upsert items. With `content`, the body may also be a NumPy array."""
+    workers, chosen = _writable(request, catalogue)
+    kinds = (bodies.JSON, bodies.NPY) if content else (bodies.JSON,)
+    kind, body = await bodies.read_body(request, *kinds)
+
+    def parse() -> Add | Upsert:
+        form = bodies.parse_rows(kind, body, schema, content or "")
+        return change(*_parse_items(workers.settings.limits.rows, chosen, form))
+
+    result = await workers.change(chosen, await workers.run_in_thread(parse))
+    counts = {"added": result.n_added, "replaced": result.n_replaced}
+    total = len(chosen.store.index)
+    return common.json_response({"ids": result.ids.tolist(), **counts, "total": total})
+
+
+def _parse_items(max_rows: int, catalogue: Catalogue, form: schemas.AddRequest) -> Any:
+    """Return codes, ids and tags of a form, if they match each other."""
+    name, rows = bodies.pick_rows(form, "features", "codes")
+    bodies.check_count(len(rows), max_rows, name)
+    if name == "codes":
+        codes = catalogue.check_codes(bodies.as_codes(rows, n_bytes(catalogue.n_bits)))
     else:
         domain = catalogue.index_domain
-        X = as_features(rows, catalogue.sides[domain].encoder.n_features_in_, most)
-        codes = catalogue.encode(X, domain)
-    for name, values in (("ids", form.ids), ("tags", form.tags)):
+        width = catalogue.domains[domain].encoder.n_features_in_
+        codes = catalogue.encode(bodies.as_features(rows, width), domain)
+    for field, values in (("ids", form.ids), ("tags", form.tags)):
         if values is not None and len(values) != len(codes):
-            raise invalid(f"{name}: {len(values)} for {len(codes)} items; give one each", name)
-    if form.ids is not None and len(set(form.ids)) < len(form.ids):
-        raise invalid("ids: an id is given twice", "ids")
-    ids = None if form.ids is None else np.array(form.ids, dtype=np.int64)
-    return Put(codes, ids, form.tags)
+            problem = f"{len(values)} for {len(codes)} items; send one per item"
+            raise RequestError(422, problem, field)
+    if form.ids is None:
+        return codes, None, form.tags
+    if len(set(form.ids)) < len(form.ids):
+        raise RequestError(422, "an id appears twice", "ids")
+    return codes, np.array(form.ids, dtype=np.int64), form.tags
 
 
-def _shown(
-    catalogue: Catalogue, domain: str, side: Side, index: HammingIndex, ids: Any
+def _describe(
+    catalogue: Catalogue, domain: str, index: HammingIndex, ids: Any
 ) -> list[dict[str, Any]]:
     try:
         codes, tags = index.get(ids)
     except KeyError as error:
-        raise Refused(404, f"id: there is no item {error.args[0]}", "id") from error
+        raise RequestError(404, f"no item {error.args[0]}", "id") from error
     return [
         {
             "id": item,
             "tag": tag,
             "code": code.tobytes().hex(),
-            "image": image_address(catalogue, domain, side, item),
+            "image": common.image_url(catalogue, domain, item),
         }
         for item, code, tag in zip(ids.tolist(), codes, tags, strict=True)
     ]

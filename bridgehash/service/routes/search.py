@@ -1,4 +1,4 @@
-"""Encode and search."""
+"""Routes for encode and search."""
 
 from __future__ import annotations
 
@@ -9,200 +9,164 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from ...codes import n_bytes
-from ..bodies import (
-    JSON,
-    NPY,
-    as_codes,
-    as_features,
-    check_number,
-    content_type,
-    parse_json,
-    parse_npy,
-    read_body,
-    wants_npy,
-)
-from ..catalogue import Catalogue, Found, Question
-from ..errors import Refused, invalid
+from .. import bodies, schemas
+from ..catalogue import Catalogue, SearchQuery, SearchResult
+from ..errors import RequestError
 from ..images import FORMATS
-from ..schemas import Content, Domain, Encoded, EncodeForm, SearchAnswer, SearchForm, Tag
-from ..workers import Desk
-from .common import (
-    BODY_REFUSALS,
-    NPY_ANSWER,
-    PREFIX,
-    Name,
-    body_of,
-    desk_of,
-    image_address,
-    json_answer,
-    npy_answer,
-)
+from ..settings import Limits
+from . import common
 
-router = APIRouter(tags=["search"])
+router = APIRouter(prefix=common.PREFIX, tags=["search"])
 
-_LARGE = 1 << 16  # bytes of a body, or hits, that are worked on in a thread
+_THREAD_BYTES = 1 << 16  # larger bodies are parsed in a thread
+_THREAD_HITS = 256  # more hits are written as JSON in a thread
 _HIT = np.dtype([("id", "<i8"), ("distance", "<i4")])
 _IMAGES = tuple(f"image/{kind.lower()}" for kind in FORMATS)
 
+_NOT_JSON = Query(description="For a body that is not JSON.")
 K = Annotated[int, Query(ge=1, description="For a body that is not JSON.")]
-InQueryDomain = Annotated[Domain | None, Query(description="For a body that is not JSON.")]
-Holds = Annotated[Content, Query(description="What the rows of a NumPy array are.")]
-WithTag = Annotated[Tag | None, Query(description="For a body that is not JSON.")]
+QueryDomain = Annotated[schemas.DomainName | None, _NOT_JSON]
+QueryTag = Annotated[schemas.Tag | None, _NOT_JSON]
 
 
 @router.post(
-    PREFIX + "/encode",
-    response_model=Encoded,
-    responses={200: NPY_ANSWER, **BODY_REFUSALS},
-    openapi_extra=body_of(EncodeForm, NPY),
+    "/encode",
+    response_model=schemas.EncodeResponse,
+    responses={200: common.NPY_RESPONSE, **common.BODY_ERRORS},
+    openapi_extra=common.body_of(schemas.EncodeRequest, bodies.NPY),
 )
-async def encode(request: Request, catalogue: Name, domain: InQueryDomain = None) -> Response:
-    """Turn features into codes. `Accept: application/x-npy` asks for an array of bytes."""
-    desk = desk_of(request)
-    chosen = desk.catalogue(catalogue)
-    kind = content_type(request, (JSON, NPY))
-    body = await read_body(request, desk.settings.limits.body_bytes)
+async def encode(
+    request: Request, catalogue: common.CatalogueName, domain: QueryDomain = None
+) -> Response:
+    """Encode features. With `Accept: application/x-npy` the response is an array of bytes."""
+    workers = common.workers_of(request)
+    chosen = workers.catalogue(catalogue)
+    kind, body = await bodies.read_body(request, bodies.JSON, bodies.NPY)
 
     def work() -> Response:
-        most = desk.settings.limits.rows
-        rows: Any
-        if kind == JSON:
-            form = parse_json(body, EncodeForm)
-            rows, wanted = form.features, form.domain
-        else:
-            rows, wanted = parse_npy(body), domain
-        name, side = chosen.side(wanted, chosen.query_domain)
-        X = as_features(rows, side.encoder.n_features_in_, most)
-        codes = chosen.encode(X, name)
-        if wants_npy(request):
-            return npy_answer(codes)
-        shown = [code.tobytes().hex() for code in codes]
-        facts = {"catalogue": chosen.name, "domain": name, "n_bits": chosen.n_bits}
-        return json_answer({**facts, "codes": shown})
+        form = bodies.parse_rows(kind, body, schemas.EncodeRequest, "features", domain=domain)
+        bodies.check_count(len(form.features), workers.settings.limits.rows, "features")
+        name, given = chosen.domain(form.domain, chosen.query_domain)
+        codes = chosen.encode(bodies.as_features(form.features, given.encoder.n_features_in_), name)
+        if _accepts_npy(request):
+            return common.npy_response(codes)
+        info = {"catalogue": chosen.name, "domain": name, "n_bits": chosen.n_bits}
+        return common.json_response({**info, "codes": [code.tobytes().hex() for code in codes]})
 
-    return await desk.aside(work)
+    return await workers.run_in_thread(work)
 
 
 @router.post(
-    PREFIX + "/search",
-    response_model=SearchAnswer,
-    responses={200: NPY_ANSWER, **BODY_REFUSALS},
-    openapi_extra=body_of(SearchForm, NPY),
+    "/search",
+    response_model=schemas.SearchResponse,
+    responses={200: common.NPY_RESPONSE, **common.BODY_ERRORS},
+    openapi_extra=common.body_of(schemas.SearchRequest, bodies.NPY),
 )
 async def search(
     request: Request,
-    catalogue: Name,
+    catalogue: common.CatalogueName,
     k: K = 10,
-    domain: InQueryDomain = None,
-    tag: WithTag = None,
-    holds: Holds = "features",
+    domain: QueryDomain = None,
+    tag: QueryTag = None,
+    content: common.ContentType = "features",
 ) -> Response:
-    """Find the nearest items of features, codes or items, in the order of (distance, id).
+    """Find the items nearest to features, codes or other items, by (distance, id).
 
-    `Accept: application/x-npy` asks for an array of (id, distance), a row a query; where fewer
-    than k items are there, the rest has id -1.
+    With `Accept: application/x-npy` the response is an array of (id, distance), one row per query.
+    If there are fewer than k items, the remaining ids are -1.
     """
-    desk = desk_of(request)
-    chosen = desk.catalogue(catalogue)
-    kind = content_type(request, (JSON, NPY))
-    body = await read_body(request, desk.settings.limits.body_bytes)
+    workers = common.workers_of(request)
+    chosen = workers.catalogue(catalogue)
+    kind, body = await bodies.read_body(request, bodies.JSON, bodies.NPY)
 
-    def understood() -> Question:
-        if kind == JSON:
-            return _question(desk, chosen, parse_json(body, SearchForm))
-        given: dict[str, Any] = {holds: parse_npy(body), "k": k, "domain": domain, "tag": tag}
-        form = SearchForm.model_construct(**given)
-        return _question(desk, chosen, form)
+    def parse() -> SearchQuery:
+        form = bodies.parse_rows(
+            kind, body, schemas.SearchRequest, content, k=k, domain=domain, tag=tag
+        )
+        return _parse_query(workers.settings.limits, chosen, form)
 
-    question = understood() if len(body) < _LARGE else await desk.aside(understood)
-    return await _answer(request, desk, chosen, question)
+    query = parse() if len(body) < _THREAD_BYTES else await workers.run_in_thread(parse)
+    return await _respond(request, chosen, query)
 
 
 @router.post(
-    PREFIX + "/search/image",
-    response_model=SearchAnswer,
-    responses={200: NPY_ANSWER, **BODY_REFUSALS},
-    openapi_extra=body_of(None, *_IMAGES),
+    "/search/image",
+    response_model=schemas.SearchResponse,
+    responses={200: common.NPY_RESPONSE, **common.BODY_ERRORS},
+    openapi_extra=common.body_of(None, *_IMAGES),
 )
 async def search_image(
-    request: Request, catalogue: Name, k: K = 10, tag: WithTag = None
+    request: Request, catalogue: common.CatalogueName, k: K = 10, tag: QueryTag = None
 ) -> Response:
-    """Find the nearest items of an image, sent as it is; there must be a backbone."""
-    desk = desk_of(request)
-    chosen = desk.catalogue(catalogue)
-    reader = chosen.sides[chosen.query_domain].reader
+    """Find the items nearest to an image. The service must be started with a backbone."""
+    workers = common.workers_of(request)
+    chosen = workers.catalogue(catalogue)
+    reader = chosen.domains[chosen.query_domain].reader
     if reader is None:
-        raise Refused(404, "image: this catalogue has no backbone; start with --backbone", "image")
-    _check_k(desk, 1, k)
-    content_type(request, _IMAGES)
-    body = await read_body(request, desk.settings.limits.body_bytes)
-    X = await desk.with_image(reader.features, body)
-    question = Question(chosen.query_domain, k, features=X, tag=tag)
-    return await _answer(request, desk, chosen, question)
+        raise RequestError(404, "no backbone: start the service with --backbone", "image")
+    _check_k(workers.settings.limits, 1, k)
+    _, body = await bodies.read_body(request, *_IMAGES)
+    X = await workers.run_in_image_thread(reader.features, body)
+    return await _respond(request, chosen, SearchQuery("features", X, chosen.query_domain, k, tag))
 
 
-def _question(desk: Desk, catalogue: Catalogue, form: SearchForm) -> Question:
-    """A form as a question, if it asks one thing and not too much."""
-    limits = desk.settings.limits
-    given = [n for n in ("features", "codes", "ids") if getattr(form, n, None) is not None]
-    if len(given) != 1:
-        raise invalid("features: give one of features, codes and ids", given[0] if given else None)
-    rows = getattr(form, given[0])
-    check_number(len(rows), limits.queries, given[0])
-    _check_k(desk, len(rows), form.k)
-    default = catalogue.index_domain if given[0] == "ids" else catalogue.query_domain
-    domain, side = catalogue.side(form.domain, default)
-    question = Question(domain, form.k, tag=form.tag)
-    if given[0] == "ids":
-        return question._replace(ids=np.array(rows, dtype=np.int64))
-    if given[0] == "codes":
-        width = n_bytes(catalogue.n_bits)
-        return question._replace(codes=catalogue.checked(as_codes(rows, width, limits.queries)))
-    X = as_features(rows, side.encoder.n_features_in_, limits.queries)
-    return question._replace(features=X)
+def _parse_query(limits: Limits, catalogue: Catalogue, form: schemas.SearchRequest) -> SearchQuery:
+    kind, rows = bodies.pick_rows(form, "features", "codes", "ids")
+    bodies.check_count(len(rows), limits.queries, kind)
+    _check_k(limits, len(rows), form.k)
+    default = catalogue.index_domain if kind == "ids" else catalogue.query_domain
+    name, domain = catalogue.domain(form.domain, default)
+    if kind == "ids":
+        return SearchQuery("ids", np.array(rows, dtype=np.int64), name, form.k, form.tag)
+    if kind == "codes":
+        codes = catalogue.check_codes(bodies.as_codes(rows, n_bytes(catalogue.n_bits)))
+        return SearchQuery("codes", codes, name, form.k, form.tag)
+    X = bodies.as_features(rows, domain.encoder.n_features_in_)
+    return SearchQuery("features", X, name, form.k, form.tag)
 
 
-def _check_k(desk: Desk, n_queries: int, k: int) -> None:
-    limits = desk.settings.limits
-    if k > limits.k:
-        raise invalid(f"k: {k} is more than {limits.k}", "k")
+def _check_k(limits: Limits, n_queries: int, k: int) -> None:
+    bodies.check_count(k, limits.k, "k")
     if n_queries * k > limits.hits:
-        raise invalid(f"k: {n_queries} queries times {k} are more than {limits.hits} items", "k")
+        raise RequestError(422, f"{n_queries} queries x {k} exceed {limits.hits} items", "k")
 
 
-async def _answer(
-    request: Request, desk: Desk, catalogue: Catalogue, question: Question
-) -> Response:
-    found = await desk.search(catalogue, question)
-    if wants_npy(request):
-        array = np.empty(found.ids.shape, _HIT)
-        array["id"], array["distance"] = found.ids, found.distances
-        return npy_answer(array)
-    if found.ids.size < _LARGE >> 8:
-        return json_answer(_shown(catalogue, question, found))
-    return await desk.aside(lambda: json_answer(_shown(catalogue, question, found)))
+def _accepts_npy(request: Request) -> bool:
+    return bodies.NPY in request.headers.get("accept", "").lower()
 
 
-def _shown(catalogue: Catalogue, question: Question, found: Found) -> dict[str, Any]:
-    domain = catalogue.index_domain
-    side, width = catalogue.sides[domain], found.queries.shape[1]
-    codes, queries = found.codes.tobytes().hex(), found.queries.tobytes().hex()
+async def _respond(request: Request, catalogue: Catalogue, query: SearchQuery) -> Response:
+    workers = common.workers_of(request)
+    result = await workers.search(catalogue, query)
+    if _accepts_npy(request):
+        array = np.empty(result.ids.shape, _HIT)
+        array["id"], array["distance"] = result.ids, result.distances
+        return common.npy_response(array)
+    if result.ids.size < _THREAD_HITS:
+        return common.json_response(_describe(catalogue, query, result))
+    return await workers.run_in_thread(
+        lambda: common.json_response(_describe(catalogue, query, result))
+    )
+
+
+def _describe(catalogue: Catalogue, query: SearchQuery, result: SearchResult) -> dict[str, Any]:
+    domain, digits = catalogue.index_domain, 2 * result.queries.shape[1]
+    codes, queries = result.codes.tobytes().hex(), result.queries.tobytes().hex()
     results, at = [], 0
-    for q, (ids, distances) in enumerate(
-        zip(found.ids.tolist(), found.distances.tolist(), strict=True)
-    ):
+    rows = zip(result.ids.tolist(), result.distances.tolist(), result.tags.tolist(), strict=True)
+    for i, row in enumerate(rows):
         hits = []
-        for item, distance, tag in zip(ids, distances, found.tags[q], strict=True):
-            code = codes[at : at + 2 * width]
-            at += 2 * width
+        for item, distance, tag in zip(*row, strict=True):
+            code = codes[at : at + digits]
+            at += digits
             if item >= 0:
-                image = image_address(catalogue, domain, side, item)
+                image = common.image_url(catalogue, domain, item)
                 hit = {"id": item, "distance": distance, "tag": tag, "code": code, "image": image}
                 hits.append(hit)
-        results.append({"code": queries[2 * q * width : 2 * (q + 1) * width], "hits": hits})
+        results.append({"code": queries[i * digits : (i + 1) * digits], "hits": hits})
     return {
         "catalogue": catalogue.name,
-        "domain": question.domain,
+        "domain": query.domain,
         "n_bits": catalogue.n_bits,
         "results": results,
     }

@@ -1,22 +1,22 @@
-"""The page, from memory: files are read at start, so no path of a request meets the disk."""
+"""The web page. Its files are read at start, so no path of a request reaches the disk."""
 
 from __future__ import annotations
 
 import html
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ..errors import Refused
+from ..errors import RequestError
+
+router = APIRouter(include_in_schema=False)
 
 _TYPES = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
-    "png": "image/png",
-    "svg": "image/svg+xml",
 }
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
@@ -27,52 +27,32 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+PAGE_FILES = {
+    entry.name: entry.read_bytes()
+    for entry in files("bridgehash.service").joinpath("page").iterdir()
+    if entry.name.rpartition(".")[2] in _TYPES
+}
 
 
-class PageFile(NamedTuple):
-    """A file of the page."""
-
-    data: bytes
-    media_type: str
+@router.get("/")
+async def index() -> Response:
+    return await page_file("index.html")
 
 
-def page_files() -> dict[str, PageFile]:
-    """All files of the page by name."""
-    found = {}
-    for entry in files("bridgehash.service").joinpath("page").iterdir():
-        suffix = entry.name.rpartition(".")[2]
-        if suffix in _TYPES:
-            found[entry.name] = PageFile(entry.read_bytes(), _TYPES[suffix])
-    return found
+@router.get("/page/{name}")
+async def page_file(name: str) -> Response:
+    if name not in PAGE_FILES:
+        raise RequestError(404, "no such page")
+    return Response(PAGE_FILES[name], 200, _HEADERS, _TYPES[name.rpartition(".")[2]])
 
 
-def site_router(table: dict[str, PageFile]) -> APIRouter:
-    """Routes of the page and of the list of addresses; no part of the documented interface."""
-    router = APIRouter(include_in_schema=False)
-
-    @router.get("/")
-    async def index() -> Response:
-        return _sent(table, "index.html")
-
-    @router.get("/page/{name}")
-    async def file(name: str) -> Response:
-        return _sent(table, name)
-
-    @router.get("/docs")
-    async def docs(request: Request) -> Response:
-        return Response(_listing(request.app.openapi()), 200, _HEADERS, _TYPES["html"])
-
-    return router
+@router.get("/docs")
+async def docs(request: Request) -> Response:
+    return Response(_address_table(request.app.openapi()), 200, _HEADERS, _TYPES["html"])
 
 
-def _sent(table: dict[str, PageFile], name: str) -> Response:
-    if name not in table:
-        raise Refused(404, "there is no such page")
-    return Response(table[name].data, 200, _HEADERS, table[name].media_type)
-
-
-def _listing(document: dict[str, Any]) -> str:
-    """All addresses of the OpenAPI document in a plain table."""
+def _address_table(document: dict[str, Any]) -> str:
+    """Return all addresses of the OpenAPI document as an HTML table."""
     rows = []
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -80,8 +60,8 @@ def _listing(document: dict[str, Any]) -> str:
             rows.append("".join(f"<td>{html.escape(cell)}</td>" for cell in cells))
     body = "".join(f"<tr>{row}</tr>\n" for row in rows)
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>bridgehash: '
-        'addresses</title><link rel="stylesheet" href="/page/plain.css"></head><body>\n'
-        "<h1>Addresses</h1>\n<p>In full: <a href='/openapi.json'>/openapi.json</a></p>\n"
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>bridgehash: HTTP '
+        'API</title><link rel="stylesheet" href="/page/plain.css"></head><body>\n'
+        "<h1>HTTP API</h1>\n<p>OpenAPI document: <a href='/openapi.json'>/openapi.json</a></p>\n"
         f"<table>\n{body}</table>\n</body></html>\n"
     )

@@ -1,4 +1,4 @@
-"""What must hold for an index on any server: the answers of `HammingIndex`, whatever is done."""
+"""Checks for an index on any server: its answers are those of `HammingIndex`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from bridgehash._core.errors import InputError
 from bridgehash.codes import pack
 from bridgehash.index import HammingIndex
 
-# Quotes, escapes, blanks and letters of other scripts come back as they are.
+# Quotes, escapes, blanks and other scripts must be stored unchanged.
 TAGS = ["", "shoes", "a'b\"c", "x\\ny", "line\nbreak", "\\", "日本", " shoes"]
 
 
@@ -30,12 +31,12 @@ def assert_same_answers(index: Any, twin: HammingIndex, queries: Any, k: int, ta
 
 
 def check_same_answers(index: Any, *, n: int = 700, tags: list[Any]) -> None:
-    """Few distinct distances, so that ties stand at nearly every place."""
+    """Few distinct distances, so there are ties at nearly every place."""
     rng = np.random.default_rng(index.n_bits)
     codes = random_codes(rng, n, index.n_bits, spread=0.2)
-    ids, names = rng.permutation(5 * n)[:n], random_tags(rng, n)
-    index.add(codes, ids, tags=names)
-    twin = HammingIndex(index.n_bits).add(codes, ids, tags=names)
+    ids, given = rng.permutation(5 * n)[:n], random_tags(rng, n)
+    index.add(codes, ids, tags=given)
+    twin = HammingIndex(index.n_bits).add(codes, ids, tags=given)
     queries = random_codes(rng, 9, index.n_bits, spread=0.2)
     for tag in tags:
         assert_same_answers(index, twin, queries, 12, tag)
@@ -44,7 +45,7 @@ def check_same_answers(index: Any, *, n: int = 700, tags: list[Any]) -> None:
 
 
 def check_operations(index: Any, seed: int, n_steps: int) -> None:
-    """Any sequence of changes, side by side with an index in memory."""
+    """Make the same random changes on an index in memory and compare all answers."""
     rng = np.random.default_rng(seed)
     twin = HammingIndex(index.n_bits)
     for _ in range(n_steps):
@@ -67,12 +68,12 @@ def check_operations(index: Any, seed: int, n_steps: int) -> None:
 
 
 def same_outcome(index: Any, twin: HammingIndex, step: Any) -> None:
-    """Both do it with the same result, or both refuse it with the same words."""
+    """Both have the same result, or the same error."""
     assert _outcome(index, step) == _outcome(twin, step)
 
 
 def _outcome(index: Any, step: Any) -> Any:
     try:
         return step(index)
-    except ValueError as error:
-        return str(error)
+    except InputError as error:
+        return str(error), error.argument

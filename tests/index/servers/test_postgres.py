@@ -1,4 +1,4 @@
-"""Codes in a real PostgreSQL server: the answers of the index in memory, and no loss."""
+"""A real PostgreSQL server gives the answers of the index in memory and loses nothing."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import socket
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bridgehash._core.errors import EngineError
+from bridgehash._core.errors import EngineError, InputError
 from bridgehash.index import HammingIndex
 from bridgehash.index.servers import base, create_index, open_index
 from tests.index.servers.cases import (
@@ -33,14 +34,14 @@ Make = Callable[..., PostgresIndex]
 
 @pytest.fixture
 def execute(postgres_url: str) -> Iterator[Callable[..., Any]]:
-    """Say something to the server behind the back of an index."""
+    """Run SQL on another connection."""
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         yield lambda *statement: connection.execute(*statement)
 
 
 @pytest.fixture
 def name(execute: Callable[..., Any]) -> Iterator[str]:
-    """A table of this test alone."""
+    """The name of a table for one test."""
     table = f"t_{uuid.uuid4().hex[:16]}"
     yield table
     execute(f"DROP TABLE IF EXISTS {table}")
@@ -82,14 +83,16 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "PAUSES", (0.05, 0.1, 0.2, 0.4))
 
 
-@pytest.mark.parametrize("n_bits", [1, 8, 12, 64, 128, 1024])
+@pytest.mark.parametrize("n_bits", [1, 12, 64, 4096])
 def test_answers_are_those_of_the_index_in_memory(make: Make, n_bits: int) -> None:
-    check_same_answers(make(n_bits), tags=[None, *TAGS, "nobody's", "\x00", "\ud800"])
+    check_same_answers(make(n_bits), tags=[None, *TAGS, "unknown", "\x00", "\ud800"])
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_any_changes_leave_the_answers_of_the_index_in_memory(make: Make, seed: int) -> None:
-    check_operations(make([5, 8, 64, 70][seed]), seed, n_steps=30)
+@pytest.mark.parametrize(("n_bits", "seed"), [(5, 0), (70, 1)])
+def test_any_changes_leave_the_answers_of_the_index_in_memory(
+    make: Make, n_bits: int, seed: int
+) -> None:
+    check_operations(make(n_bits), seed, n_steps=30)
 
 
 def test_a_code_is_its_bits_first_bit_first(make: Make, execute: Any, name: str) -> None:
@@ -109,13 +112,13 @@ def test_many_queries_go_in_several_round_trips(make: Make) -> None:
 def test_an_opened_index_knows_what_it_holds(make: Make, postgres_url: str, name: str) -> None:
     make(12, about={"model": 'it\'s "m"', "domain": "source"}).add([[1, 16]])
     with PostgresIndex.open(postgres_url, name) as index:
-        assert (index.n_bits, index.kind, len(index)) == (12, "exact", 1)
+        assert (index.n_bits, index.search_mode, len(index)) == (12, "exact", 1)
         assert index.about == {"model": 'it\'s "m"', "domain": "source"}
 
 
 def test_an_add_that_is_refused_leaves_nothing(make: Make) -> None:
     index = make(8).add([[1], [2]], [10, 30])
-    with pytest.raises(ValueError, match="id 10 is in the index already; use upsert to replace it"):
+    with pytest.raises(InputError, match="id 10 is in the index already; use upsert to replace it"):
         index.add([[3], [4], [5], [6]], [5, 30, 10, 50])
     assert len(index) == 2
     assert index.search([[3]], 1)[0] == [[1]]
@@ -130,22 +133,22 @@ def test_an_upsert_twice_is_one(make: Make) -> None:
     np.testing.assert_array_equal(index.search([[255]], 2, tag="a")[1], [[0, -1]])
 
 
-@pytest.mark.parametrize("tag", ["zero\x00byte", "\ud800", "x" * 70_000])
-def test_tags_that_cannot_be_kept_are_refused(make: Make, tag: str) -> None:
+def test_tags_that_cannot_be_stored_are_refused(make: Make) -> None:
     index = make(8)
-    with pytest.raises(ValueError, match="cannot be kept"):
-        index.add([[1]], tags=[tag])
+    for tag in ("zero\x00byte", "\ud800", "x" * 70_000):
+        with pytest.raises(InputError, match=r"tags: tag .* cannot be stored"):
+            index.add([[1]], tags=[tag])
     assert len(index) == 0
 
 
-def test_hnsw_finds_nearly_all_and_exact_search_stays_exact(
+def test_approximate_search_finds_nearly_all_and_exact_search_stays_exact(
     make: Make, postgres_url: str, name: str, execute: Any
 ) -> None:
     rng = np.random.default_rng(0)
     centres = rng.random((60, 64)) < 0.5
-    codes = np.packbits(centres[rng.integers(0, 60, 6000)] ^ (rng.random((6000, 64)) < 0.1), axis=1)
-    tags = np.array(["rare" if i % 97 == 0 else "" for i in range(6000)], dtype=object)
-    index = make(64, kind="hnsw").add(codes, tags=tags)
+    codes = np.packbits(centres[rng.integers(0, 60, 3000)] ^ (rng.random((3000, 64)) < 0.1), axis=1)
+    tags = np.array(["rare" if i % 47 == 0 else "" for i in range(3000)], dtype=object)
+    index = make(64, search="approximate").add(codes, tags=tags)
     index.finish()
     index.finish()  # a second time changes nothing
     assert len(execute("SELECT FROM pg_indexes WHERE tablename = %s", [name]).fetchall()) == 3
@@ -154,18 +157,18 @@ def test_hnsw_finds_nearly_all_and_exact_search_stays_exact(
     true, found = twin.search(queries, 10)[0], index.search(queries, 10)[0]
     assert (found <= true[:, -1:]).mean() > 0.95
     assert index.search(queries, 10, tag="rare")[1].min() >= 0
-    with PostgresIndex.open(postgres_url, name, kind="exact") as exact:
+    with PostgresIndex.open(postgres_url, name, search="exact") as exact:
         for tag in (None, "rare"):
             assert_same_answers(exact, twin, queries, 10, tag)
 
 
-def test_hnsw_is_used_only_where_it_is_asked_for(make: Make) -> None:
-    index = make(64, kind="hnsw").add(random_codes(np.random.default_rng(0), 3000, 64))
+def test_only_approximate_search_uses_hnsw(make: Make) -> None:
+    index = make(64, search="approximate").add(random_codes(np.random.default_rng(0), 3000, 64))
     index.finish()
 
     def plan() -> str:
         def work(connection: Any) -> str:
-            index._set_up(connection, 5)
+            index._configure(connection, 5)
             statement = postgres_tables.sql.SQL("EXPLAIN ") + index._statement(None)
             values = {"queries": ["0" * 64], "k": 5}
             return str(connection.execute(statement, values).fetchall())
@@ -173,11 +176,11 @@ def test_hnsw_is_used_only_where_it_is_asked_for(make: Make) -> None:
         return index._session.read(work)
 
     assert "_code_idx" in plan()
-    index.kind = "exact"
+    index.search_mode = "exact"
     assert "_code_idx" not in plan()
 
 
-def test_a_connection_lost_between_operations_is_made_again(
+def test_a_connection_lost_between_operations_is_opened_again(
     through: PostgresIndex, proxy: Proxy
 ) -> None:
     proxy.cut()
@@ -250,50 +253,47 @@ def test_a_server_that_stays_away_is_a_clear_error(
     through: PostgresIndex, proxy: Proxy, impatient: None
 ) -> None:
     proxy.close()
-    with pytest.raises(EngineError, match=r"could not be made again .*is the server up\?"):
+    with pytest.raises(EngineError, match="could not be opened again"):
         len(through)
     proxy.open()
     assert len(through) == 3
 
 
 def _lose_once(proxy: Proxy, when: bytes) -> None:
-    """Cut the connection once, as soon as the client has said this."""
+    """Cut the connection once, after the client has sent this."""
     left = [True]
     proxy.watch = lambda data: when in data and bool(left) and left.pop()
 
 
-def test_a_server_that_is_not_there_is_a_clear_error() -> None:
+def test_a_server_that_does_not_run_is_a_clear_error() -> None:
     with pytest.raises(EngineError, match="no connection") as refused:
         PostgresIndex.open("postgresql://ann:secret@127.0.0.1:1/shop", "photos")
     assert "ann@127.0.0.1:1/shop" in str(refused.value)
     assert "secret" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("mysql://ann:secret@h/shop", "mysql:// is no engine; give postgresql"),
-        ("photos.bhi", "a URL without :// is no engine"),
-        ("secret", "a URL without :// is no engine"),
-        ("postgresql://ann:sec@ret@h/shop", "in a user or password write @"),
-        ("postgresql://ann:sec/secret@h/shop", "in a user or password write @"),
-        ("postgresql://ann:sec?secret@h/shop", "in a user or password write @"),
+def test_a_bad_url_is_refused_without_its_password() -> None:
+    for url, message in [
+        ("mysql://ann:secret@h/shop", "unsupported engine: mysql://; use postgresql"),
+        ("photos.bhi", "unsupported engine: a URL without ://"),
+        ("secret", "unsupported engine: a URL without ://"),
+        ("postgresql://ann:sec@ret@h/shop", "in a user name or password write @"),
+        ("postgresql://ann:sec/secret@h/shop", "in a user name or password write @"),
+        ("postgresql://ann:sec?secret@h/shop", "in a user name or password write @"),
         ("postgresql://ann:secret@h:port/shop", "check its port and options|no connection"),
         ("postgresql://ann:secret@h/shop?nonsense=1", "check its port and options"),
-        ("milvus://ann:secret@h:port", "the port is no number"),
-    ],
-)
-def test_a_url_that_makes_no_sense_is_refused_without_its_password(url: str, message: str) -> None:
-    with pytest.raises(EngineError, match=message) as refused:
-        open_index(url, "photos")
-    assert "sec" not in str(refused.value)
+        ("milvus://ann:secret@h:port", "the port is not a number"),
+    ]:
+        with pytest.raises(EngineError, match=message) as refused:
+            open_index(url, "photos")
+        assert "sec" not in str(refused.value)
 
 
 def test_a_wrong_password_is_a_clear_error(postgres_url: str, execute: Any, name: str) -> None:
     execute(f"CREATE ROLE {name} LOGIN")
     try:
         other = postgres_url.replace("postgres:@", "nobody_of_this_name:secret@")
-        with pytest.raises(EngineError, match="are address, user and password right") as refused:
+        with pytest.raises(EngineError, match="check address, user and password") as refused:
             PostgresIndex.open(other, name)
         assert "secret" not in str(refused.value)
         plain = postgres_url.replace("postgres:@", f"{name}@")
@@ -304,18 +304,15 @@ def test_a_wrong_password_is_a_clear_error(postgres_url: str, execute: Any, name
 
 
 def test_a_server_without_pgvector_is_a_clear_error(
-    monkeypatch: pytest.MonkeyPatch, make: Make, postgres_url: str, name: str
+    monkeypatch: pytest.MonkeyPatch, postgres_url: str, name: str
 ) -> None:
-    make(8)
     monkeypatch.setattr(postgres_tables, "EXTENSION", "no_such_extension")
-    with pytest.raises(EngineError, match="the database has no pgvector"):
-        PostgresIndex.open(postgres_url, name)
     with pytest.raises(EngineError, match="pgvector is not installed on the server"):
-        PostgresIndex.create(postgres_url, name + "_2", 8)
+        PostgresIndex.create(postgres_url, name, 8)
 
 
 @pytest.mark.parametrize("module", ["psycopg", "pymilvus"])
-def test_a_missing_driver_is_told_by_the_name_of_the_extra(
+def test_a_missing_driver_names_the_extra_to_install(
     monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     for known in [*sys.modules]:
@@ -329,31 +326,26 @@ def test_a_missing_driver_is_told_by_the_name_of_the_extra(
         open_index(f"{scheme}://localhost", "photos")
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
+def test_a_table_of_another_layout_is_refused(postgres_url: str, name: str, execute: Any) -> None:
+    for columns in (
         "id bigint PRIMARY KEY, code bit(8), label text",
         "id integer PRIMARY KEY, code bit(8), tag text",
         "id bigint, code bit(8), tag text",
         "id bigint PRIMARY KEY, code varbit(8), tag text",
-        "x integer",
         "",
-    ],
-)
-def test_a_table_of_another_layout_is_left_alone(
-    postgres_url: str, name: str, execute: Any, columns: str
-) -> None:
-    execute(f"CREATE TABLE {name} ({columns})")
-    for attempt in (
-        lambda: PostgresIndex.open(postgres_url, name),
-        lambda: PostgresIndex.create(postgres_url, name, 8),
-        lambda: PostgresIndex.create(postgres_url, name, 8, replace=True),
     ):
-        with pytest.raises(EngineError, match=f"table {name} holds no codes"):
-            attempt()
+        execute(f"CREATE TABLE {name} ({columns})")
+        for attempt in (
+            lambda: PostgresIndex.open(postgres_url, name),
+            lambda: PostgresIndex.create(postgres_url, name, 8),
+            lambda: PostgresIndex.create(postgres_url, name, 8, replace=True),
+        ):
+            with pytest.raises(EngineError, match=f"table {name} holds no codes"):
+                attempt()
+        execute(f"DROP TABLE {name}")
 
 
-def test_a_table_of_ones_own_is_searched_but_never_dropped(
+def test_a_table_of_another_program_is_searched_but_never_dropped(
     postgres_url: str, name: str, execute: Any, make: Make
 ) -> None:
     make(8).drop()
@@ -362,14 +354,14 @@ def test_a_table_of_ones_own_is_searched_but_never_dropped(
     )
     with PostgresIndex.open(postgres_url, name) as index:
         assert index.add([[1], [2]]).upsert([[7]], [1]).search([[7]], 1)[0] == [[0]]
-        with pytest.raises(EngineError, match="not made by bridgehash and is left alone"):
+        with pytest.raises(EngineError, match="not created by bridgehash and is not dropped"):
             index.drop()
         assert len(index) == 2
 
 
-def test_what_is_there_is_replaced_only_if_asked(postgres_url: str, make: Make, name: str) -> None:
+def test_a_table_is_replaced_only_on_request(postgres_url: str, make: Make, name: str) -> None:
     index = make(8).add([[1]])
-    with pytest.raises(EngineError, match="is there already; replace it or name another"):
+    with pytest.raises(EngineError, match="exists; replace it or choose another name"):
         create_index(postgres_url, name, 16)
     with create_index(postgres_url, name, 16, replace=True) as other:
         assert (other.n_bits, len(other)) == (16, 0)
@@ -377,24 +369,55 @@ def test_what_is_there_is_replaced_only_if_asked(postgres_url: str, make: Make, 
         open_index(postgres_url, f"{name}_lost")
     with create_index(postgres_url, f"{name}_2", 8) as moved:
         moved.add([[1], [2]])
-        with pytest.raises(EngineError, match="is there already"):
+        with pytest.raises(EngineError, match="exists; replace it"):
             moved.rename(name)
         moved.rename(name, replace=True)
         assert len(moved) == 2
     assert len(index) == 2
 
 
-@pytest.mark.parametrize("bad", ["", "1a", "a-b", "a.b", 'a"; DROP TABLE x; --', "é", "x" * 64])
-def test_names_that_are_not_plain_are_refused(postgres_url: str, bad: str) -> None:
-    for attempt in (
-        lambda: PostgresIndex.open(postgres_url, bad),
-        lambda: PostgresIndex.create(postgres_url, bad, 8),
-    ):
-        with pytest.raises(EngineError, match="is no name for a table"):
+def test_invalid_names_are_refused(postgres_url: str) -> None:
+    for bad in ("", "1a", "a-b", "a.b", 'a"; DROP TABLE x; --', "é", "x" * 64):
+        for attempt in (
+            lambda: PostgresIndex.open(postgres_url, bad),  # noqa: B023
+            lambda: PostgresIndex.create(postgres_url, bad, 8),  # noqa: B023
+        ):
+            with pytest.raises(EngineError, match="is not a valid table"):
+                attempt()
+
+
+def test_bad_parameters_are_named(make: Make, postgres_url: str, name: str, execute: Any) -> None:
+    for argument, attempt in [
+        ("n_bits", lambda: PostgresIndex.create(postgres_url, name, 0)),
+        ("n_bits", lambda: create_index(postgres_url, name, 4097)),
+        ("search", lambda: create_index(postgres_url, name, 8, search="hnsw")),
+        ("search", lambda: open_index(postgres_url, name, search="ivf")),
+        ("codes", lambda: make(8).add(np.array([[1.0]]))),
+    ]:
+        with pytest.raises(InputError) as caught:
             attempt()
+        assert caught.value.argument == argument
+    execute(f"DROP TABLE {name}")
+    execute(f"CREATE TABLE {name} (id bigint PRIMARY KEY, code bit(4097), tag text)")
+    with pytest.raises(EngineError, match="codes of 4097 bits; at most 4096 are allowed"):
+        open_index(postgres_url, name)
 
 
-@pytest.mark.parametrize("wrong", [{"n_bits": 0}, {"n_bits": 1025}, {"kind": "ivf"}])
-def test_what_no_table_can_be_is_refused(postgres_url: str, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"n_bits|kind"):
-        PostgresIndex.create(postgres_url, "never", **({"n_bits": 8} | wrong))
+def test_two_clients_can_add_pgvector_at_once(postgres_url: str, execute: Any, name: str) -> None:
+    execute(f"CREATE DATABASE {name}")
+    url = postgres_url.replace("/postgres?", f"/{name}?")
+    try:
+        with (
+            psycopg.connect(url) as other,  # has created the extension, but not yet committed
+            ThreadPoolExecutor(1) as pool,
+        ):
+            other.execute("CREATE EXTENSION vector")
+            created = pool.submit(create_index, url, "photos", 8)
+            waiting = "SELECT FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'"
+            while not execute(waiting, [name]).fetchall():
+                assert not created.done()
+            other.commit()
+            with created.result() as index:
+                assert len(index) == 0
+    finally:
+        execute(f"DROP DATABASE {name} WITH (FORCE)")

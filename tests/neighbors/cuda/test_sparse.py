@@ -1,10 +1,10 @@
-"""Sparse matrices on a GPU multiply as those of SciPy do, and the same way every time."""
+"""Products of sparse matrices on a GPU equal those of SciPy and are reproducible."""
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-torch = pytest.importorskip("torch", reason="no torch: pip install 'bridgehash[gpu]'")
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'bridgehash[gpu]'")
 
 from bridgehash.neighbors.cuda.sparse import SparseMatrix, joined  # noqa: E402
 from bridgehash.neighbors.graphs import KNNGraph  # noqa: E402
@@ -89,7 +89,7 @@ def test_the_order_of_the_edges_does_not_matter(device, rng):
     assert torch.equal(one @ H, other @ H)
 
 
-def test_a_matrix_goes_to_scipy_and_its_transpose_back(device, rng):
+def test_a_matrix_and_its_transpose_are_converted_to_scipy(device, rng):
     here, there = both(*edges(rng, 30, 20, 100, np.float32), (30, 20), device)
     np.testing.assert_allclose(there.to_scipy().toarray(), here.toarray(), rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(there.T.to_scipy().toarray(), here.T.toarray(), atol=1e-6)

@@ -1,4 +1,4 @@
-"""A cluster of processes, one for the session, and small domains in shards."""
+"""A cluster of worker processes, one per session, and small domains in shards."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ N_WORKERS = 4
 
 @pytest.fixture(scope="session")
 def local_cluster() -> Iterator[Any]:
-    """Four worker processes of one thread; those that are killed are started again."""
+    """Start four worker processes of one thread; killed ones are restarted."""
     distributed = pytest.importorskip("distributed", reason=WITHOUT_DASK)
     dask = pytest.importorskip("dask", reason=WITHOUT_DASK)
     method = {"distributed.worker.multiprocessing-method": "forkserver"}
     with dask.config.set(method):
         distributed.utils.get_mp_context()
-        # Imported once, not by each new worker: that would take most of the time of these tests.
+        # Imported once, not by each new worker, which would take most of the time of these tests.
         known = ["distributed", "bridgehash.cli.main", "tests.streaming.dask.tasks"]
         multiprocessing.get_context("forkserver").set_forkserver_preload(known)
         with distributed.LocalCluster(
@@ -43,7 +43,7 @@ def local_cluster() -> Iterator[Any]:
 
 @pytest.fixture
 def client(local_cluster: Any) -> Iterator[Any]:
-    """A client, once all workers are there again."""
+    """Return a client once all workers are running."""
     from distributed import Client
 
     with Client(local_cluster, set_as_default=False) as client:
@@ -53,7 +53,7 @@ def client(local_cluster: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def kill(client: Any) -> Callable[[int], None]:
-    """`kill(n)`: end the processes of n workers, as the system does when memory is short."""
+    """Return `kill(n)`, which kills the processes of n workers."""
 
     def call(n: int) -> None:
         pids = list(client.run(os.getpid).values())
@@ -78,7 +78,7 @@ class Domains(NamedTuple):
 
 @pytest.fixture(scope="session")
 def domains(tmp_path_factory: pytest.TempPathFactory) -> Domains:
-    """Clusters that both domains have, in shards of unequal length."""
+    """Write two domains with common clusters in shards of unequal length."""
     folder = tmp_path_factory.mktemp("shards")
     rng = np.random.default_rng(0)
     y_s, y_t = rng.integers(0, 4, 300), rng.integers(0, 4, 260)
@@ -92,7 +92,7 @@ def domains(tmp_path_factory: pytest.TempPathFactory) -> Domains:
 
 
 def write_shards(folder: Path, X: Any, cuts: list[int], kind: str, ids: bool = False) -> None:
-    """The rows of X in files."""
+    """Write the rows of X to files."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -117,7 +117,7 @@ class Ended(NamedTuple):
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
-    """`run("encode", ...)`: a command in this process."""
+    """Return `run("encode", ...)`, which runs a command in this process."""
 
     def call(*words: object) -> Ended:
         capsys.readouterr()
@@ -127,8 +127,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Until it holds, or the test has failed."""
+    """Wait until the condition holds; fail after some time."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it never came"
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Functions for workers, which import them by name."""
+"""Functions that workers import by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Shared:
-    """An object that can be told apart from its copies."""
+    """An object that is not equal to its copies."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -22,7 +22,7 @@ def plus(shared: Shared, number: int) -> int:
 
 
 def place(shared: Shared, number: int) -> tuple[int, int]:
-    """The process, and the address of the object in it."""
+    """Return the process, and the address of the object in it."""
     return os.getpid(), id(shared)
 
 

@@ -1,4 +1,4 @@
-"""The mapper of a cluster: order, laziness, what is sent, and what happens when it is lost."""
+"""The mapper of a cluster: order, laziness, what is sent, and what happens if it is lost."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bridgehash.streaming.mappers import Serial, current_mapper
+from bridgehash.streaming.mappers import current_mapper, map_serially
 from tests.streaming.dask import tasks
 from tests.streaming.dask.conftest import N_WORKERS, WITHOUT_DASK, wait_until
 
-ours = pytest.importorskip("bridgehash.distributed", reason=WITHOUT_DASK, exc_type=ImportError)
+ours = pytest.importorskip("bridgehash.streaming.dask", reason=WITHOUT_DASK, exc_type=ImportError)
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
@@ -32,7 +32,7 @@ def test_results_come_in_order(client: Any) -> None:
     assert list(mapper(tasks.plus, [], (tasks.Shared(5),))) == []
 
 
-def test_arguments_are_asked_for_as_results_are_taken(client: Any) -> None:
+def test_arguments_are_requested_as_results_are_taken(client: Any) -> None:
     asked = 0
 
     def arguments() -> Iterator[tuple[int]]:
@@ -41,8 +41,8 @@ def test_arguments_are_asked_for_as_results_are_taken(client: Any) -> None:
             asked += 1
             yield each
 
-    found = ours.DaskMapper(client)(tasks.plus, arguments(), (tasks.Shared(0),))
-    assert [next(found), next(found)] == [0, 1]
+    results = ours.DaskMapper(client)(tasks.plus, arguments(), (tasks.Shared(0),))
+    assert [next(results), next(results)] == [0, 1]
     assert asked <= 4 * N_WORKERS
 
 
@@ -62,7 +62,6 @@ def test_an_object_is_sent_once_and_released_with_its_owner(client: Any) -> None
     assert len(first) == N_WORKERS
     del shared
     gc.collect()
-    assert mapper._kept == {}
     wait_until(lambda: not client.who_has())
 
 
@@ -75,46 +74,46 @@ def test_an_error_is_that_of_one_process(client: Any) -> None:
 
 @pytest.mark.parametrize("n", [1, N_WORKERS])
 def test_killed_workers_lose_nothing(client: Any, kill: Callable[[int], None], n: int) -> None:
-    """All of them as well: with the last one what was sent is gone, and is sent again."""
+    """If all workers are killed, the shared data is lost and sent again."""
     mapper, shared = ours.DaskMapper(client), tasks.Shared(7)
-    found = mapper(tasks.slow, numbers(40), (shared,))
-    first = [next(found) for _ in range(3)]
+    results = mapper(tasks.slow, numbers(40), (shared,))
+    first = [next(results) for _ in range(3)]
     kill(n)
-    assert first + list(found) == list(range(7, 47))
+    assert first + list(results) == list(range(7, 47))
     assert list(mapper(tasks.plus, numbers(4), (shared,))) == [7, 8, 9, 10]
 
 
-def test_a_task_that_ends_its_workers() -> None:
+def test_a_task_that_kills_its_workers_is_named() -> None:
     settings = {"n_workers": 3, "threads_per_worker": 1, **LOOPBACK}
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 1}),
         distributed.LocalCluster(**settings, silence_logs=60) as doomed,
         distributed.Client(doomed, set_as_default=False) as client,
-        pytest.raises(ours.ClusterError, match=r"^end_the_worker ended several workers"),
+        pytest.raises(ours.ClusterError, match=r"^end_the_worker killed several workers"),
     ):
         list(ours.DaskMapper(client)(tasks.end_the_worker, [()]))
 
 
-def test_a_client_of_ones_own_stays_open(client: Any, local_cluster: Any) -> None:
+def test_an_existing_client_stays_open(client: Any, local_cluster: Any) -> None:
     with ours.cluster(client) as same:
         assert same is client
         assert isinstance(current_mapper(), ours.DaskMapper)
     assert client.status == "running"
-    assert isinstance(current_mapper(), Serial)
+    assert current_mapper() is map_serially
     with ours.cluster(local_cluster.scheduler_address) as other:
         assert other.status == "running"
     assert other.status == "closed"
 
 
 def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridgehash.streaming.dask._ANSWER", 0.3)
+    monkeypatch.setattr("bridgehash.streaming.dask._CONNECT", 0.3)
     for address in ("tcp://127.0.0.1:9", "nowhere://x"):
-        with pytest.raises(ours.ClusterError, match=r"no scheduler answers there; start one"):
+        with pytest.raises(ours.ClusterError, match=r"no scheduler answers; start one"):
             ours.cluster(address).__enter__()
 
 
 def test_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ours.mapper, "_PATIENCE", 0.3)
+    monkeypatch.setattr(ours, "_PATIENCE", 0.3)
     with (
         distributed.LocalCluster(n_workers=0, **LOOPBACK) as empty,
         distributed.Client(empty, set_as_default=False) as client,
@@ -123,12 +122,13 @@ def test_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
         next(ours.DaskMapper(client)(tasks.refuse, numbers(2)))
 
 
-def test_the_package_does_not_import_dask() -> None:
-    line = "import sys, bridgehash, bridgehash.cli.main; sys.exit('distributed' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", line], check=False).returncode == 0
-
-
-def test_what_to_install() -> None:
-    line = "import sys; sys.modules['distributed'] = None; import bridgehash.distributed"
-    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=False)
+def test_the_package_imports_dask_only_for_a_cluster_and_says_what_to_install() -> None:
+    lines = (
+        "import sys, bridgehash, bridgehash.cli.main",
+        "assert 'distributed' not in sys.modules",
+        "sys.modules['distributed'] = None",
+        "import bridgehash.streaming.dask",
+    )
+    command = [sys.executable, "-c", "\n".join(lines)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stderr.endswith("a cluster needs Dask; pip install 'bridgehash[dask]'\n")

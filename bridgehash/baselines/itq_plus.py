@@ -1,6 +1,6 @@
-"""THPI, transfer hashing with privileged information (Zhou et al., IJCAI 2016; TNNLS 29(12), 2018).
+"""ITQ+ and LapITQ+, transfer hashing with privileged information.
 
-Its two methods are ITQ+ and, with a graph over the source, LapITQ+.
+Zhou et al., IJCAI 2016; TNNLS 29(12), 2018. LapITQ+ adds a graph over the source.
 """
 
 from __future__ import annotations
@@ -13,53 +13,56 @@ import numpy as np
 from sklearn.utils.validation import check_random_state
 
 from .._core.arrays import balanced_signs
-from .._core.linalg import Array, itq_projection, pca, procrustes, random_orthonormal
+from .._core.errors import InputError
+from .._core.linalg import Array, pca, procrustes, random_orthonormal
 from .._core.validation import OneOf, Range, Rules
-from ..codes import MAX_BITS, signs
-from ..models.base import About, Ids, TrainingData
+from ..codes import signs
+from ..models.base import N_BITS, About, Ids, TrainingData
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import outward
 from ..neighbors.graphs import KNNGraph, SparseGraph, laplacian
 from ..neighbors.search import nearest
-from .shared import CommonSpaceHasher, Stacked
+from ._projections import itq_projection
+from .shared import BaseSharedHasher, StackedDomains
 
-LAPITQ_PLUS: Mapping[str, Any] = {"laplacian": 0.003, "pairing": "nearest"}  # beyond ITQ+
+LAPITQ_PLUS: Mapping[str, Any] = {
+    "laplacian": 0.003,
+    "pairing": "nearest",
+}  # parameters that turn ITQ+ into LapITQ+
 _ITQ_ROUNDS = 50
 _BOX_STEPS = 20
 
 
-class THPI(CommonSpaceHasher):
-    """ITQ on the target, whose quantisation error is explained by paired rows of the source.
+class ITQPlus(BaseSharedHasher):
+    """ITQ on the target with a quantisation error that paired source rows explain.
 
     With E = B - XR: min ‖E‖² + λ ‖E - CP‖² + μ tr(BᵀLB) over balanced signs B and rotations R, P.
-    X are principal components of the target, C those of the source rows paired with them, and L
-    is the Laplacian of the k-NN graph that ITQ codes of those source rows have in Hamming
-    distance. μ = 0 is ITQ+, μ > 0 is LapITQ+. R encodes both domains; pairs are needed in
-    training only.
+    X are principal components of the target, C those of the paired source rows, and L is the
+    Laplacian of the k-NN graph of the ITQ codes of those source rows in Hamming distance. μ = 0 is
+    ITQ+, μ > 0 is LapITQ+. R encodes both domains; pairs are used in training only.
 
-    Objective, steps and λ are the papers' (no code is public); so is that the signs of LapITQ+
-    come from a relaxed problem over the box [-1, 1] and need not be balanced. Ours are: the
-    pairing where none is given, which the papers do not have; the principal components,
-    without which the steps for R and P are not exact; k and μ; a graph of the paired rows
-    alone; projected gradient for the box; the test for an end; codes longer than
-    the rank of the data (R then has orthonormal rows).
+    Objective, steps and λ follow the papers (no code is public). As in the papers, the signs of
+    LapITQ+ come from a relaxed problem over the box [-1, 1] and may be unbalanced. Ours: the
+    pairing if no pairs are given; the principal components, which make the steps for R and P exact;
+    k and μ; a graph of the paired rows only; projected gradient for the box; the stopping test;
+    codes longer than the rank of the data, for which R has orthonormal rows.
 
     Parameters
     ----------
     n_bits : int, default=64
     lam : float, default=0.01
-        λ, weight of the privileged rows.
+        λ, weight of the source rows (the privileged information).
     laplacian : float, default=0.0
-        μ. `THPI(n_bits, **LAPITQ_PLUS)` is LapITQ+ with the μ and the pairing that were best on
-        digits: a graph over rows paired at random says nothing about the target.
+        μ. `ITQPlus(n_bits, **LAPITQ_PLUS)` is LapITQ+ with the best μ and pairing on digits; a
+        graph over rows paired at random has no information about the target.
     n_neighbors : int, default=10
-        Of the graph.
+        Neighbours per row in the graph.
     pairing : {"random", "nearest"}, default="random"
-        The source row of each target row where `fit` is given no pairs: drawn at random (each
-        once, if there are enough), or the nearest. Given pairs are used as they are; target rows
-        without one then count for the principal components only.
+        How target rows are paired if `fit` gets no pairs: with random source rows (each used once
+        if there are enough) or with the nearest one. If pairs are given, target rows without a
+        partner are used for the principal components only.
     max_iter : int, default=50
-        Rounds at most; it ends when the codes stay as they are.
+        Maximum number of rounds; it stops if the codes do not change.
     random_state : int, RandomState or None
         Draws the pairing and the first rotations.
 
@@ -74,7 +77,7 @@ class THPI(CommonSpaceHasher):
         "unsupervised", "Zhou et al., IJCAI 2016; TNNLS 29(12), 2018", uses=("pairs",)
     )
     _rules: ClassVar[Rules] = {
-        "n_bits": Range(1, MAX_BITS, Integral),
+        "n_bits": N_BITS,
         "lam": Range(0),
         "laplacian": Range(0),
         "n_neighbors": Range(1, kind=Integral),
@@ -100,28 +103,28 @@ class THPI(CommonSpaceHasher):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def _learn_in_common(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
+    def _learn_shared(self, data: TrainingData) -> LinearEncoder:
         rng = check_random_state(self.random_state)
-        rows = Stacked.of(data.X_source, data.X_target, scaled=True)
+        rows = StackedDomains.build(data.X_source, data.X_target, scaled=True)
         X_s, X_t = rows.domains
         in_source, in_target = self._pairs(data.pairs, X_s, X_t, rng)
         C, basis = X_s[in_source], pca(X_t, self.n_bits)
         C, X = C @ pca(C, self.n_bits), X_t[in_target] @ basis
         smooth = self._smoothness(X_s, in_source, rng) if self.laplacian > 0 else None
         R, P = (random_orthonormal(Z.shape[1], self.n_bits, rng).astype(Z.dtype) for Z in (X, C))
-        found = solve(X, C, R, P, lam=self.lam, smooth=smooth, max_iter=self.max_iter)
-        self.objective_ = found.objective
-        self.n_iter_ = len(found.objective)
-        A = basis @ found.R
-        return rows.encoder(A), rows.encoder(A)
+        rotation, self.objective_ = solve(
+            X, C, R, P, lam=self.lam, smooth=smooth, max_iter=self.max_iter
+        )
+        self.n_iter_ = len(self.objective_)
+        return rows.encoder(basis @ rotation)
 
     def _pairs(
         self, given: Ids | None, X_s: Array, X_t: Array, rng: np.random.RandomState
     ) -> tuple[Ids, Ids]:
-        """Rows of the source and of the target that belong together."""
+        """Return the row numbers of the pairs in the source and in the target."""
         if given is not None:
             if len(given) < 2:
-                raise ValueError(f"pairs holds {len(given)} pairs; give at least two, or none")
+                raise InputError(f"{len(given)} given; use at least 2, or None", "pairs")
             return given[:, 0], given[:, 1]
         in_target = outward(X_t)
         if self.pairing == "nearest":
@@ -130,7 +133,10 @@ class THPI(CommonSpaceHasher):
         return outward(X_s)[drawn], in_target
 
     def _smoothness(self, X_s: Array, in_source: Ids, rng: np.random.RandomState) -> Smoothness:
-        """For ±1 codes the squared Euclidean distance is four times the Hamming distance."""
+        """Build the k-NN graph of ITQ codes of the source rows.
+
+        For ±1 codes the squared Euclidean distance is four times the Hamming distance.
+        """
         Z = X_s - X_s.mean(axis=0)
         codes = signs(Z @ itq_projection(Z, self.n_bits, _ITQ_ROUNDS, rng))[in_source]
         graph = KNNGraph(self.n_neighbors).build(codes.astype(X_s.dtype))
@@ -138,21 +144,13 @@ class THPI(CommonSpaceHasher):
 
 
 class Smoothness(NamedTuple):
-    """μ tr(BᵀLB), the term that LapITQ+ adds."""
+    """μ tr(BᵀLB), the additional term of LapITQ+."""
 
     graph: SparseGraph
     weight: float
 
     def __call__(self, B: Array) -> float:
         return self.weight * float(np.vdot(B, laplacian(self.graph, B)))
-
-
-class Solution(NamedTuple):
-    """The rotations at the end, and the objective after each round."""
-
-    R: Array
-    P: Array
-    objective: Array
 
 
 def solve(
@@ -164,8 +162,8 @@ def solve(
     lam: float,
     smooth: Smoothness | None = None,
     max_iter: int = 50,
-) -> Solution:
-    """Rounds of B, R, P from given rotations, until B stays as it is."""
+) -> tuple[Array, Array]:
+    """Alternate B, R and P from given rotations; return R and the objective per round."""
     XR, CP, B = X @ R, C @ P, np.zeros((len(X), R.shape[1]), X.dtype)
     values = []
     for _ in range(max_iter):
@@ -177,11 +175,11 @@ def solve(
         values.append(loss(B, XR, CP, lam, smooth))
         if np.array_equal(B, B_before):
             break
-    return Solution(R, P, np.array(values))
+    return R, np.array(values)
 
 
 def code_step(XR: Array, CP: Array, lam: float, smooth: Smoothness | None) -> Array:
-    """B-step: exact over balanced signs without a graph, by the relaxed problem with one."""
+    """B-step: exact over balanced signs without a graph, relaxed with one."""
     K = (1 + lam) * XR + lam * CP
     if smooth is None:
         return balanced_signs(K)
@@ -189,22 +187,21 @@ def code_step(XR: Array, CP: Array, lam: float, smooth: Smoothness | None) -> Ar
 
 
 def box_minimum(K: Array, smooth: Smoothness, n_steps: int = _BOX_STEPS) -> Array:
-    """About argmin -2 tr(BᵀK) + μ tr(BᵀLB) over -1 ≤ B ≤ 1, by projected gradient from 0.
+    """Approximate argmin -2 tr(BᵀK) + μ tr(BᵀLB) over -1 ≤ B ≤ 1 by projected gradient from 0.
 
-    L = D - W is no larger than 2D, so that row i may take a step of its own, 1 / (4μ d_i),
-    and the value never rises.
+    L = D - W is at most 2D, so row i can use the step 1 / (4μ d_i) and the value never rises.
     """
     graph, weight = smooth
-    pace = (0.5 / (weight * graph.degrees))[:, None].astype(K.dtype)
+    step = (0.5 / (weight * graph.degrees))[:, None].astype(K.dtype)
     B = np.zeros_like(K)
     for _ in range(n_steps):
-        B += pace * (K - weight * laplacian(graph, B))
+        B += step * (K - weight * laplacian(graph, B))
         np.clip(B, -1.0, 1.0, out=B)
     return B
 
 
 def loss(B: Array, XR: Array, CP: Array, lam: float, smooth: Smoothness | None) -> float:
-    """The objective of THPI."""
+    """Return the objective of ITQ+ and LapITQ+."""
     E = B - XR
     value = float(np.vdot(E, E))
     E -= CP

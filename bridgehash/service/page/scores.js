@@ -1,42 +1,37 @@
-// How well catalogues find: precision against recall, and scores in a table.
+// Retrieval quality of catalogues: precision against recall, and a table of scores.
 
 import { counted, el, svg } from "./dom.js";
 
 const SIZE = { width: 420, height: 270, left: 46, right: 12, top: 12, bottom: 42 };
 
-const SCORES = [
-  ["radius_pr_area", "Area below the curve", "radius_pr_area, the field’s “MAP”"],
-  ["mean_average_precision", "Mean average precision", "of the ranked lists"],
-  ["precision_at_10", "Right among the first ten", "precision_at_10"],
+const ROWS = [
+  ["radius_pr_area", "Area under the curve", "radius_pr_area, often called MAP"],
+  ["mean_average_precision", "Mean average precision", "mean_average_precision"],
+  ["precision_at_10", "Precision of the first ten", "precision_at_10"],
 ];
 
-// shown: for each catalogue {place, facts, figures or null, problem}
-export function drawFigures(root, shown) {
-  const measured = shown.filter((each) => each.figures);
+// shown: for each catalogue {place, info, scores or null, problem}
+export function drawScores(root, shown) {
+  const measured = shown.filter((each) => each.scores);
   root.setAttribute("aria-busy", "false");
   if (!measured.length) {
-    root.replaceChildren(el("p", { class: "soft" }, sentence(shown[0]?.problem)));
+    root.replaceChildren(el("p", { class: "soft" }, `${shown[0]?.problem ?? "No scores"}.`));
     return;
   }
   root.replaceChildren(
     el("figure", { class: "curve" }, curve(measured), legend(measured)),
-    el("div", { class: "scores" }, table(shown), note(measured[0].figures)),
+    el("div", { class: "score-table" }, table(shown), note(measured[0].scores)),
   );
 }
 
-export function waitForFigures(root) {
+export function waitForScores(root) {
   root.setAttribute("aria-busy", "true");
   if (!root.childElementCount) root.replaceChildren(el("p", { class: "soft" }, "Measuring …"));
 }
 
-function sentence(problem) {
-  const text = (problem ?? "figures: none").replace(/^figures: /, "");
-  return `No figures: ${text}.`;
-}
-
 function curve(measured) {
   const words = measured.map(
-    ({ facts, figures }) => `${facts.name}: area ${percent(figures.radius_pr_area)}`,
+    ({ info, scores }) => `${info.name}: area ${percent(scores.radius_pr_area)}`,
   );
   return svg(
     "svg",
@@ -46,7 +41,7 @@ function curve(measured) {
       "aria-label": `Precision against recall by Hamming radius. ${words.join("; ")}.`,
     },
     ...axes(),
-    chance(measured[0].figures),
+    chance(measured[0].scores),
     ...measured.map(line),
   );
 }
@@ -75,16 +70,16 @@ function axes() {
   return drawn;
 }
 
-// With every item within the radius, what is left is the share of items that are right.
-function chance(figures) {
-  const level = figures.precision.at(-1);
+// With every item inside the radius, precision is the share of relevant items.
+function chance(scores) {
+  const level = scores.precision.at(-1);
   return svg("path", { class: "chance", d: `M${x(0)} ${y(level)}H${x(1)}` });
 }
 
-function line({ place, figures }) {
-  const points = figures.recall
-    .map((recall, i) => [recall, figures.precision[i]])
-    .filter(([recall]) => recall > 0); // before, nothing is found and precision means nothing
+function line({ place, scores }) {
+  const points = scores.recall
+    .map((recall, i) => [recall, scores.precision[i]])
+    .filter(([recall]) => recall > 0); // with no items inside the radius, precision is undefined
   const at = points.map(([recall, precision]) => `${x(recall).toFixed(1)} ${y(precision).toFixed(1)}`);
   const dots = points.length <= 40 ? points : [];
   return svg(
@@ -96,8 +91,8 @@ function line({ place, figures }) {
 }
 
 function legend(measured) {
-  const entries = measured.map(({ place, facts }) =>
-    el("span", { class: "entry" }, swatch(`line-${place}`, "line"), facts.name),
+  const entries = measured.map(({ place, info }) =>
+    el("span", { class: "entry" }, swatch(`line-${place}`, "line"), info.name),
   );
   entries.push(el("span", { class: "entry" }, swatch("", "chance"), "chance"));
   return el("figcaption", {}, ...entries);
@@ -114,37 +109,37 @@ function swatch(group, kind) {
 function table(shown) {
   const row = (title, small, cells) =>
     el("tr", {}, el("th", { scope: "row" }, title, el("small", {}, small)), ...cells);
-  const best = (name) => Math.max(...shown.map(({ figures }) => figures?.[name] ?? 0));
+  const best = (name) => Math.max(...shown.map(({ scores }) => scores?.[name] ?? 0));
   const cell = (value, strong) => el("td", {}, strong ? el("strong", {}, value) : value);
-  const scores = SCORES.map(([name, title, small]) =>
+  const body = ROWS.map(([name, title, small]) =>
     row(
       title,
       small,
-      shown.map(({ figures }) =>
-        figures
-          ? cell(percent(figures[name]), shown.length > 1 && figures[name] === best(name))
+      shown.map(({ scores }) =>
+        scores
+          ? cell(percent(scores[name]), shown.length > 1 && scores[name] === best(name))
           : cell("–", false),
       ),
     ),
   );
-  const bits = shown.map(({ facts }) => cell(String(facts.n_bits), false));
-  const head = shown.map(({ place, facts }) =>
-    el("th", { scope: "col" }, el("span", { class: `name-${place}` }, facts.name)),
+  const bits = shown.map(({ info }) => cell(String(info.n_bits), false));
+  const head = shown.map(({ place, info }) =>
+    el("th", { scope: "col" }, el("span", { class: `name-${place}` }, info.name)),
   );
   return el(
     "table",
     {},
     el("thead", {}, el("tr", {}, el("td", {}), ...head)),
-    el("tbody", {}, ...scores, row("Bits", "of a code", bits)),
+    el("tbody", {}, ...body, row("Bits", "per code", bits)),
   );
 }
 
-function note(figures) {
-  const asking = counted(figures.n_queries, "item");
-  const searched = counted(figures.n_items, "item");
+function note(scores) {
+  const queries = counted(scores.n_queries, "item");
+  const items = counted(scores.n_items, "item");
   const text =
-    `In per cent. ${asking} of the ${figures.queries_from} domain ask among ${searched}; ` +
-    "an item is right if it has the tag of the query.";
+    `In percent. Queries: ${queries} of the ${scores.query_domain} domain. Searched: ${items}. ` +
+    "An item is relevant if it has the tag of the query.";
   return el("p", { class: "soft small" }, text);
 }
 

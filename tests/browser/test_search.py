@@ -1,4 +1,4 @@
-"""Pick, filter, compare and drop: what the page shows is what the service answers."""
+"""Pick, filter, compare and drop: the page shows what the service returns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def post(served, catalogue, form):
 
 
 def hits(page, place):
-    """Ids and distances of a column, as they stand there."""
+    """Return the ids and distances that a column shows."""
     shown = page.locator(f".column-{place} .hit")
     return shown.evaluate_all(
         "all => all.map(e => [+e.dataset.id, +e.querySelector('.distance').textContent])"
@@ -47,8 +47,8 @@ def test_a_query_that_is_picked_finds_what_the_service_finds(open_page, served):
         answer = post(served, name, {"ids": [4], "domain": "target", "k": 12})
         expect(page.locator(f".column-{place}")).to_have_attribute("aria-busy", "false")
         assert hits(page, place) == found(answer)
-    expect(page.locator("#said")).to_contain_text("digits-ath-64: 12 items found")
-    expect(page.locator("#said")).to_contain_text("digits-itq-64: 12 items found")
+    expect(page.locator("#status")).to_contain_text("digits-ath-64: 12 items found")
+    expect(page.locator("#status")).to_contain_text("digits-itq-64: 12 items found")
     assert page.locator(".column-a .hit img").first.evaluate("e => e.naturalWidth") == 64
 
 
@@ -84,7 +84,7 @@ def test_bits_that_differ_light_up(open_page):
         squares = lit.evaluate_all("all => all.map(e => e.getAttribute('d')).join('')")
         assert squares.count("M") == distance
     page.locator("h1").hover()
-    expect(page.locator(".column-b .codes")).to_contain_text("The query as 64 bits")
+    expect(page.locator(".column-b .codes")).to_contain_text("The query: 64 bits")
 
 
 def test_catalogues_side_by_side_are_those_of_the_same_things(open_page):
@@ -95,30 +95,30 @@ def test_catalogues_side_by_side_are_those_of_the_same_things(open_page):
     assert values == ["-", *others]
     page.select_option("#choose-b", "digits-ath-16")
     expect(page.locator(".column-b h3")).to_have_text("digits-ath-16")
-    expect(page.locator(".column-b .codes")).to_contain_text("The query as 16 bits")
-    expect(page.locator("#figures tbody tr").last).to_contain_text("6416")
-    assert page.locator("#figures .line-b").count() == 2  # curve and legend
+    expect(page.locator(".column-b .codes")).to_contain_text("The query: 16 bits")
+    expect(page.locator("#scores tbody tr").last).to_contain_text("6416")
+    assert page.locator("#scores .line-b").count() == 2  # curve and legend
     page.select_option("#choose-b", "-")
     expect(page.locator(".column-b")).to_be_hidden()
     page.select_option("#choose-a", "shapes-16")
     expect(page.locator(".column-b h3")).to_have_text("shapes-24")
-    expect(page.locator(".column-a .caption").first).to_have_text("itself")
+    expect(page.locator(".column-a .caption").first).to_have_text("the query")
 
 
 def test_figures_are_those_of_the_service(open_page, served):
     page = open_page(DIGITS)
-    with urlopen(f"{served.url}/v1/catalogues/digits-ath-64/figures") as answer:
+    with urlopen(f"{served.url}/v1/catalogues/digits-ath-64/scores") as answer:
         figures = json.load(answer)
-    row = page.locator("#figures tbody tr").first
+    row = page.locator("#scores tbody tr").first
     expect(row).to_contain_text(f"{100 * figures['radius_pr_area']:.1f}")
-    label = page.locator("#figures .curve > svg").get_attribute("aria-label")
+    label = page.locator("#scores .curve > svg").get_attribute("aria-label")
     assert f"digits-ath-64: area {100 * figures['radius_pr_area']:.1f}" in label
 
 
 def test_tags_filter_queries_and_what_is_found(open_page):
     page = open_page(DIGITS)
     settle(page)
-    page.select_option("#choose-asks", "3")
+    page.select_option("#choose-qtag", "3")
     asks = page.locator("#gallery [role=option]")
     expect(asks.first).to_have_attribute("aria-label", re.compile("^3, item"))
     labels = asks.evaluate_all("all => all.map(e => e.ariaLabel)")
@@ -135,17 +135,17 @@ def test_items_of_the_index_ask_as_well(open_page):
     settle(page)
     page.locator(".column-a .hit").nth(2).click()
     held = page.locator(".column-a .hit").nth(2).get_attribute("data-id")
-    page.get_by_role("button", name="Ask with it").click()
+    page.get_by_role("button", name="Search with this item").click()
     expect(page.locator("#query")).to_contain_text(f"item {held} of the source domain")
-    expect(page.locator(".column-a .caption").first).to_have_text("itself")
+    expect(page.locator(".column-a .caption").first).to_have_text("the query")
 
 
 @pytest.mark.slow
-def test_a_surprise_is_a_query(open_page):
+def test_a_random_item_is_a_query(open_page):
     page = open_page(DIGITS)
     settle(page)
     page.evaluate("Math.random = () => 0.99")
-    page.get_by_role("button", name="Surprise me").click()
+    page.get_by_role("button", name="Random query").click()
     expect(page.locator("#query")).to_contain_text("item 29 of the target domain")
 
 
@@ -156,7 +156,9 @@ def test_items_without_pictures_show_their_codes(open_page, keep):
     expect(tile).to_contain_text("3")
     expect(tile.locator("svg.bits")).to_be_visible()
     expect(page.locator(".column-a .hit svg.bits").first).to_be_visible()
-    expect(page.locator("#figures")).to_contain_text("No figures: items need tags")
+    expect(page.locator("#scores")).to_contain_text(
+        "No scores: items need at least two different tags"
+    )
     expect(page.locator("#drop")).to_be_hidden()
     assert page.locator("#query svg.bits").bounding_box()["width"] < 120
     keep(page, "without-pictures")
@@ -178,7 +180,7 @@ def test_a_picture_that_is_dropped_asks(open_page, served, places, keep):
     settle(page)
     picture = places[0] / "bars.png"
     page.evaluate(DROP, [b64encode(picture.read_bytes()).decode(), "bars.png", "image/png"])
-    expect(page.locator("#query")).to_contain_text("a picture of yours")
+    expect(page.locator("#query")).to_contain_text("uploaded image")
     settle(page)
     expect(page).to_have_url(re.compile("code=shapes-16"))
     for place, name in (("a", "shapes-16"), ("b", "shapes-24")):
@@ -187,23 +189,23 @@ def test_a_picture_that_is_dropped_asks(open_page, served, places, keep):
     keep(page, "dropped")
     page.reload()
     settle(page)
-    expect(page.locator("#query")).to_contain_text("of a picture that is not kept")
+    expect(page.locator("#query")).to_contain_text("of an image that was not stored")
     assert hits(page, "a") == before
 
 
-def test_what_is_no_picture_is_refused_in_words(open_page, places):
+def test_an_unsupported_file_is_rejected(open_page, places):
     page = open_page("#a=shapes-16")
     settle(page)
     page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"no"})
-    expect(page.get_by_role("alert")).to_contain_text("That is no picture")
-    page.get_by_role("button", name="All right").click()
+    expect(page.get_by_role("alert")).to_contain_text("Unsupported file. Use PNG")
+    page.get_by_role("button", name="Dismiss").click()
     expect(page.get_by_role("alert")).to_be_hidden()
     page.set_input_files("#file", places[0] / "bars.png")
     expect(page.locator("#query")).to_contain_text("bars.png")
 
 
 @pytest.mark.slow
-def test_a_broken_picture_is_refused_by_the_service(open_page):
+def test_a_broken_image_is_rejected_by_the_service(open_page):
     page = open_page("#a=shapes-16", quiet=False)  # the browser logs the status
     settle(page)
     broken = {"name": "a.png", "mimeType": "image/png", "buffer": b"no picture at all"}
@@ -218,6 +220,6 @@ def test_an_address_that_makes_no_sense_is_put_right(open_page, where):
     expect(page.locator(".column-a h3")).to_have_text("digits-ath-64")
     expect(page.locator(".column-a")).to_have_attribute("aria-busy", "false")
     if "99999999" in where:
-        expect(page.locator(".column-a .message")).to_contain_text("there is no item 99999999")
+        expect(page.locator(".column-a .message")).to_contain_text("no item 99999999")
     else:
         settle(page)

@@ -1,4 +1,4 @@
-"""A service that dies, hangs or wants a key: a clear word, and a way on."""
+"""A service that dies, hangs or requires a key: a clear message, and a way to go on."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import signal
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.test_for_everybody import faults
-from tests.browser.test_searching import DIGITS, settle
+from tests.browser.test_accessibility import faults
+from tests.browser.test_search import DIGITS, settle
 from tests.service.process import KEY, running, start
 
 
@@ -24,7 +24,7 @@ def test_a_service_that_dies_is_told_and_tried_again(open_page, places, keep):
         page.locator("#gallery [role=option]").nth(3).click()
         notice = page.get_by_role("alert")
         expect(notice).to_contain_text("The service does not answer")
-        expect(page.locator(".column-a .message")).to_have_text("There is no answer.")
+        expect(page.locator(".column-a .message")).to_have_text("No response.")
         assert page.locator('[aria-busy="true"]').count() == 0
         assert page.locator(".bits:visible").count() == 0  # nothing of what was found before
         assert faults(page) == []
@@ -62,19 +62,19 @@ def test_a_service_that_hangs_is_not_waited_for(open_page, places):
 
 
 def test_the_key_is_asked_for_until_it_is_right(open_page, keyed, keep):
-    page = open_page(DIGITS, url=keyed.url, quiet=False)  # the browser logs the refusals
+    page = open_page(DIGITS, url=keyed.url, quiet=False)  # the browser logs each 401
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("asks for its key")
+    expect(dialog).to_contain_text("requires an API key")
     assert faults(page) == []
     keep(page, "key")
     page.keyboard.type("a-key-that-is-wrong-0000")
     page.keyboard.press("Enter")
-    expect(dialog).to_contain_text("That key was not accepted")
+    expect(dialog).to_contain_text("The API key was not accepted")
     page.keyboard.press("Escape")
-    expect(page.get_by_role("alert")).to_contain_text("Without its key")
+    expect(page.get_by_role("alert")).to_contain_text("requires an API key")
     page.get_by_role("button", name="Enter the key").click()
     page.get_by_label("Key", exact=True).fill(KEY)
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     settle(page)
     expect(dialog).to_be_hidden()
     picture = page.locator(".column-a .hit .face.loaded img").first

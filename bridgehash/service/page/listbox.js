@@ -1,6 +1,6 @@
-// A list box in which one option takes part in the order of Tab, and arrow keys go to the others.
+// A list box: Tab reaches one option, arrow keys move to the others.
 
-export class Roving {
+export class ListBox {
   #list;
   #on;
 
@@ -26,7 +26,7 @@ export class Roving {
     return [...this.#list.querySelectorAll('[role="option"]')];
   }
 
-  // After the options were made anew: which of them Tab comes to.
+  // Choose the option that Tab reaches, after the options have changed.
   reset(option = null) {
     const chosen = option ?? this.options[0];
     for (const each of this.options) each.tabIndex = each === chosen ? 0 : -1;
@@ -67,7 +67,7 @@ export class Roving {
     event.preventDefault();
   }
 
-  // The option a key leads to; null at the end, undefined for other keys.
+  // The option a key moves to; null at the end, undefined for other keys.
   #next(option, key) {
     const all = this.options;
     const i = all.indexOf(option);

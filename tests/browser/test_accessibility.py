@@ -1,4 +1,4 @@
-"""The keyboard alone, small screens, dark mode, less motion, and what axe finds."""
+"""Keyboard use, small screens, dark mode, reduced motion, and the checks of axe."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.test_searching import DIGITS, settle
+from tests.browser.test_search import DIGITS, settle
 
 pytest.importorskip("axe_playwright_python")
 from axe_playwright_python.sync_playwright import Axe
@@ -42,7 +42,7 @@ def test_the_keyboard_alone_is_enough(open_page):
     assert active(page) == ["gallery", str(1 + row)]
     press(page, "End", "Home", "ArrowLeft", "ArrowRight", "Enter")
     expect(page.locator("#query")).to_contain_text("item 1 of the target domain")
-    expect(page.locator("#said")).to_contain_text("12 items found")
+    expect(page.locator("#status")).to_contain_text("12 items found")
     settle(page)
     while active(page)[0] != "columns":
         press(page, "Tab")
@@ -58,7 +58,7 @@ def test_the_keyboard_alone_is_enough(open_page):
 
 
 @pytest.mark.slow
-def test_the_skip_link_leads_to_what_was_found(open_page):
+def test_the_skip_link_leads_to_the_results(open_page):
     page = open_page(DIGITS)
     settle(page)
     before = page.url
@@ -70,7 +70,7 @@ def test_the_skip_link_leads_to_what_was_found(open_page):
 def test_a_phone_scrolls_down_only(open_page, keep):
     page = open_page(DIGITS, width=390, height=844, has_touch=True, is_mobile=True)
     settle(page)
-    expect(page.locator("#figures table")).to_be_visible()
+    expect(page.locator("#scores table")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     page.locator("#gallery [role=option]").nth(2).tap()
     expect(page.locator("#query")).to_contain_text("item 2 of")
@@ -88,13 +88,13 @@ def test_a_phone_scrolls_down_only(open_page, keep):
 def test_nothing_covers_anything_at_any_width(open_page):
     page = open_page(DIGITS + "&k=24")
     settle(page)
-    expect(page.locator("#figures table")).to_be_visible()
+    expect(page.locator("#scores table")).to_be_visible()
     page.locator(".column-b .hit").nth(1).click()
     for width in (320, 700, 1000, 1280, 1920):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") == width
         page.evaluate("scrollTo(0, document.body.scrollHeight)")
-        queries, figures = (page.locator(s).bounding_box() for s in (".ask", ".figures"))
+        queries, figures = (page.locator(s).bounding_box() for s in (".queries", ".scores"))
         assert queries["y"] + queries["height"] <= figures["y"]
     page.locator(".column-a .hit").last.focus()
     page.keyboard.press("ArrowUp")
@@ -107,7 +107,7 @@ def test_nothing_covers_anything_at_any_width(open_page):
 def test_dark_mode_is_dark(open_page, keep):
     page = open_page(DIGITS, color_scheme="dark")
     settle(page)
-    expect(page.locator("#figures table")).to_be_visible()
+    expect(page.locator("#scores table")).to_be_visible()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 31)"
     keep(page, "dark")
 
@@ -122,7 +122,7 @@ def test_less_motion_is_none(open_page):
 
 
 def faults(page):
-    """What axe calls serious or critical."""
+    """Return what axe calls serious or critical."""
     found = Axe().run(page).response["violations"]
     return [
         (fault["id"], [node["html"] for node in fault["nodes"]])
@@ -135,9 +135,9 @@ def faults(page):
 def test_axe_finds_nothing_serious(open_page, width, keep):
     page = open_page(DIGITS, width=width, reduced_motion="reduce")
     settle(page)
-    expect(page.locator("#figures table")).to_be_visible()
+    expect(page.locator("#scores table")).to_be_visible()
     page.locator(".column-a .hit").nth(1).click()
-    page.get_by_text("Keys").click()
+    page.get_by_text("Keyboard shortcuts").click()
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         assert faults(page) == []
@@ -150,5 +150,5 @@ def test_axe_finds_nothing_serious(open_page, width, keep):
 def test_axe_finds_nothing_serious_elsewhere(open_page, scheme, where):
     page = open_page(where, color_scheme=scheme, reduced_motion="reduce")
     settle(page)
-    expect(page.locator("#figures")).to_have_attribute("aria-busy", "false")
+    expect(page.locator("#scores")).to_have_attribute("aria-busy", "false")
     assert faults(page) == []
