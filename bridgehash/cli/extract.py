@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
+from bridgehash._core.errors import InputError, JournalError
 from bridgehash._core.progress import countdown
 from bridgehash.cli.console import counted, may_animate, note, show_fields, show_table
 
@@ -99,6 +100,10 @@ def extract(
                 download=download,
                 on_progress=reach,
             )
+    except JournalError as error:
+        raise InputError(
+            f"{error}; finished batches are kept; run the same command to continue"
+        ) from error
     except KeyboardInterrupt:
         if Path(f"{path}.part").exists():
             note(f"finished batches are kept in {path}.part; run the same command to continue")

@@ -240,10 +240,8 @@ def test_a_full_disk_keeps_what_is_finished(run: Run, monkeypatch: pytest.Monkey
         patched.setattr(os, "fsync", full_after_three)
         ended = run(RUN)
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err == (
-        "error: bench/records.jsonl: cannot be written (No space left on device); "
-        "finished fits are kept; run the same command to continue\n"
-    )
+    assert "records.jsonl: cannot be written (No space left on device)" in ended.err
+    assert ended.err.endswith("; finished fits are kept; run the same command to continue\n")
     assert len(records()) == 3
     assert run(RUN).err == "3 of 8 fits were finished before\n"
     assert len(records()) == N_FITS

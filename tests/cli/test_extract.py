@@ -108,7 +108,7 @@ def test_mistakes_are_one_line(pics: Path, refused: Refused) -> None:
         (EXTRACT.replace("pics", "nowhere"), "nowhere: "),
         (EXTRACT.replace("pics", "source.npy"), "source.npy: "),
         (EXTRACT.replace("pics", "pics/none"), "pics/none: "),
-        (EXTRACT.replace("pics", "bad"), "none of 2 images can be read; the first: a.png: "),
+        (EXTRACT.replace("pics", "bad"), "2 images can be read; the first: a.png: "),
         (EXTRACT.replace("gist", "gits"), "'gits'; did you mean 'gist'?"),
         (EXTRACT.replace(".npz", ".npy"), "new.npy: must end in .npz"),
         (EXTRACT.replace("new", "nowhere/new"), "nowhere does not exist; create it"),

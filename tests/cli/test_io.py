@@ -315,10 +315,8 @@ def test_a_key_may_have_colons(tmp_path: Path) -> None:
 def test_an_unknown_key_suggests_the_nearest(tmp_path: Path) -> None:
     path = npz(tmp_path / "x.npz", labels=np.arange(2), X=X)
     message = refused(read_labels, f"{path}:lables")
-    assert message == (
-        "there is no 'lables' in it; did you mean 'labels'? "
-        "It holds labels (2,) int64, X (2, 3) float64"
-    )
+    assert "'lables'; did you mean 'labels'?" in message
+    assert "labels, X" in message
     assert "did you mean" not in refused(read_labels, f"{path}:zzz")
 
 
