@@ -102,10 +102,10 @@ def check_pairs(pairs: ArrayLike | None, n_source: int, n_target: int) -> NDArra
             "a row of the source and a row of the target",
             "pairs",
         )
-    for column, n, name in ((0, n_source, "X_source"), (1, n_target, "X_target")):
+    for column, n, name in ((0, n_source, "source"), (1, n_target, "target")):
         rows = checked[:, column]
         if len(rows) and not 0 <= rows.min() <= rows.max() < n:
-            raise InputError(f"names rows of {name} outside 0..{n - 1}", "pairs")
+            raise InputError(f"names rows of the {name} outside 0..{n - 1}", "pairs")
     return checked.astype(np.intp)
 
 

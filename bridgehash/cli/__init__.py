@@ -1,1 +1,1 @@
-"""The command line: parse, call, print; no numerics."""
+"""The command line: one file per command."""

@@ -1,50 +1,51 @@
-"""`bridgehash bench`: run a suite, show its tables, write its report."""
+"""`bridgehash bench`: run benchmark suites, print their tables, write their report."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from bridgehash._core.errors import InputError, JournalError, MissingDataError
+from bridgehash._core.errors import InputError, JournalError, MissingDataError, named
 from bridgehash._core.progress import countdown
-from bridgehash.bench.runner import SuiteProgress, run_suite
-from bridgehash.bench.spec import Suite, load_suite, load_suites, suite_names
-from bridgehash.bench.store import Record, ResultStore
-from bridgehash.bench.tables import ResultTable, agreements, result_table, runs_of
 from bridgehash.cli.console import may_animate, note, results, say, show_fields, show_table
-from bridgehash.cli.failures import writing
+
+if TYPE_CHECKING:
+    from bridgehash.bench.runner import SuiteProgress
+    from bridgehash.bench.spec import Suite
+    from bridgehash.bench.store import Record, ResultStore
+    from bridgehash.bench.tables import ResultTable
+
+_AGAIN = "finished fits are kept; run the same command to continue"
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 SuiteNames = Annotated[
     list[str],
     typer.Argument(
-        metavar="SUITE...", help="Names from `bench list`, patterns as '*-twin', or TOML files."
+        metavar="SUITE...", help="Names from `bench list`, patterns like '*-twin', or TOML files."
     ),
 ]
 Folder = Annotated[Path, typer.Option("--out", help="Folder of records and reports.")]
 Data = Annotated[
-    Path | None, typer.Option("--data", help="Folder of data files, before $BRIDGEHASH_DATA.")
+    Path | None, typer.Option("--data", help="Folder of data files. Default: $BRIDGEHASH_DATA.")
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="One split, 16 bits: a first look.")]
+Quick = Annotated[bool, typer.Option("--quick", help="One split and 16 bits only.")]
 Cores = Annotated[
-    int | None, typer.Option("--jobs", min=1, help="Fits at a time; all cores if not given.")
+    int | None, typer.Option("--jobs", min=1, help="Fits at the same time. Default: all cores.")
 ]
-Rerun = Annotated[bool, typer.Option("--rerun", help="Run finished ones again.")]
+Rerun = Annotated[bool, typer.Option("--rerun", help="Run finished fits again.")]
 
 
 @app.callback(invoke_without_command=True)
 def bench(context: typer.Context) -> None:
-    """Reproduce experiments: suites of methods and tasks.
+    """Run benchmarks: suites of methods and tasks.
 
     \b
     Example:
@@ -62,6 +63,8 @@ def list_suites() -> None:
     Example:
       bridgehash bench list
     """
+    from bridgehash.bench.spec import load_suite, suite_names
+
     rows = [(name, load_suite(name).title) for name in suite_names()]
     show_table(("suite", "title"), rows)
 
@@ -75,54 +78,67 @@ def run(
     jobs: Cores = None,
     rerun: Rerun = False,
 ) -> None:
-    """Run suites: what is finished is skipped, what was stopped goes on.
+    """Run suites; finished fits are skipped, so a stopped run can be continued.
 
     \b
     Example:
       bridgehash bench run table5-twin --quick
       bridgehash bench run '*-twin' --jobs 2
     """
+    from concurrent.futures import BrokenExecutor
+
+    from bridgehash.bench.runner import run_suite
+    from bridgehash.bench.spec import load_suites
+
     store = _store(out)
     n_jobs = jobs or os.cpu_count() or 1
     ran: list[Suite] = []
     without_data: dict[str, str] = {}
     for plan in load_suites(suites):
         try:
-            with countdown(plan.name, visible=may_animate()) as reach, _kept(store.path):
+            with countdown(plan.name, visible=may_animate()) as reach:
                 steps = run_suite(plan, store, quick=quick, rerun=rerun, n_jobs=n_jobs, folder=data)
                 failed = _follow(steps, reach)
         except MissingDataError as error:  # of all its tasks
             without_data[plan.name] = str(error)
             continue
-        _tell(failed)
+        except BrokenExecutor as error:
+            raise InputError(
+                f"a fit was killed, probably out of memory; {_AGAIN}, with --jobs 1"
+            ) from error
+        except JournalError as error:
+            raise InputError(f"{error}; {_AGAIN}") from error
+        except OSError as error:
+            with named(error.filename or store.path, _AGAIN, writing=True):
+                raise
+        except KeyboardInterrupt:
+            note(_AGAIN)
+            raise
+        for record in failed[:10]:
+            note(f"{record['label']} on {record['task']} failed: {record['error']}")
+        if len(failed) > 10:
+            note(f"{len(failed) - 10} more failed; see their records")
         _show(plan, store)
         ran.append(plan)
     if not ran:
         raise InputError(next(iter(without_data.values())))
-    for name, lack in without_data.items():
-        note(f"{name} is left out: {lack}")
+    for name, reason in without_data.items():
+        note(f"{name} is skipped: {reason}")
     _write_report(ran, store, out)
 
 
 def _follow(steps: Iterable[SuiteProgress], reach: Callable[[int, int], None]) -> list[Record]:
-    """Tell how far a run has come; the records of what failed."""
+    """Show the progress of a run; return the records of fits that failed."""
     failed = []
     for step in steps:
         reach(step.n_done, step.n_jobs)
         for line in step.missing:
             note(line)
         if step.record is None and step.n_done:
-            say(f"{step.n_done} of {step.n_jobs} fits are finished already")
+            say(f"{step.n_done} of {step.n_jobs} fits were finished before")
         elif step.record is not None and "error" in step.record:
             failed.append(step.record)
     return failed
-
-
-def _tell(failed: list[Record]) -> None:
-    for record in failed[:10]:
-        note(f"{record['label']} on {record['task']} failed: {record['error']}")
-    if len(failed) > 10:
-        note(f"{len(failed) - 10} more failed; their records say why")
 
 
 @app.command()
@@ -133,6 +149,8 @@ def show(suites: SuiteNames, out: Folder = Path("bench")) -> None:
     Example:
       bridgehash bench show table5-twin
     """
+    from bridgehash.bench.spec import load_suites
+
     for plan in load_suites(suites):
         _show(plan, _filled(out))
 
@@ -145,23 +163,29 @@ def report(suites: SuiteNames, out: Folder = Path("bench")) -> None:
     Example:
       bridgehash bench report '*-twin'
     """
+    from bridgehash.bench.spec import load_suites
+
     _write_report(load_suites(suites), _filled(out), out)
 
 
 def _store(out: Path) -> ResultStore:
-    """One file for all suites: fits that two of them share are run once."""
+    """Return the store of all suites; fits that two suites share are run once."""
+    from bridgehash.bench.store import ResultStore
+
     return ResultStore(out / "records.jsonl")
 
 
 def _filled(out: Path) -> ResultStore:
-    """The store, where there is one."""
+    """Return the store if it exists."""
     store = _store(out)
     if not store.path.is_file():
-        raise InputError(f"{store.path}: there are no records yet; `bridgehash bench run` first")
+        raise InputError("no records yet; use `bridgehash bench run` first", str(store.path))
     return store
 
 
 def _show(suite: Suite, store: ResultStore) -> None:
+    from bridgehash.bench.tables import agreements, result_table, runs_of
+
     records = list(store.records().values())
     results().print(Text(suite.title, "bold"), soft_wrap=True)
     for side in suite.sides:
@@ -172,7 +196,7 @@ def _show(suite: Suite, store: ResultStore) -> None:
 
 
 def _print(table: ResultTable) -> None:
-    """Tasks below each other, lengths beside each other: fits a terminal."""
+    """Print one table per task, with one column per code length."""
     console = results()
     lengths = list(dict.fromkeys(bits for _, bits in table.columns))
     for task in dict.fromkeys(task for task, _ in table.columns):
@@ -198,30 +222,6 @@ def _write_report(plans: list[Suite], store: ResultStore, out: Path) -> None:
     from bridgehash.bench.report import write_report
 
     path = out / f"{plans[0].name if len(plans) == 1 else 'report'}.html"
-    with writing(path):
+    with named(path, writing=True):
         write_report(plans, list(store.records().values()), path)
     show_fields([("records", str(store.path)), ("report", str(path))])
-
-
-@contextmanager
-def _kept(path: Path) -> Iterator[None]:
-    """Say what stopped a run, and that what was finished is not lost."""
-    again = "finished fits are kept, run it again"
-    try:
-        yield
-    except MissingDataError:
-        raise
-    except JournalError as error:
-        raise InputError(f"{error}; {again}") from error
-    except BrokenExecutor as error:
-        raise InputError(
-            f"a fit was killed, likely for want of memory; {again} with --jobs 1"
-        ) from error
-    except OSError as error:
-        reason = error.strerror or str(error) or type(error).__name__
-        raise InputError(
-            f"{error.filename or path}: cannot be read or written ({reason}); {again}"
-        ) from error
-    except KeyboardInterrupt:
-        note(again)
-        raise

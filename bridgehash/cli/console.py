@@ -1,7 +1,7 @@
-"""What the commands say: results on stdout, everything else on stderr.
+"""Output of the commands: results on stdout, everything else on stderr.
 
-Away from a terminal a line is a line: no colours, no wrapping. On a terminal values are wrapped
-beside their names.
+On a terminal, values are wrapped beside their names. Elsewhere there are no colours and no
+wrapping, so that one record is one line.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class _Console(Console):
 
 
 def results() -> Console:
-    """Standard output."""
+    """Return a console for standard output."""
     return _wide_unless_terminal(_Console(highlight=False))
 
 
 def messages() -> Console:
-    """Standard error."""
+    """Return a console for standard error."""
     return _wide_unless_terminal(_Console(stderr=True, highlight=False))
 
 
@@ -39,24 +39,24 @@ def _wide_unless_terminal(console: Console) -> Console:
 
 
 def say(line: str, name: str = "", style: str = "") -> None:
-    """One line on stderr, with a name such as `error:` before it; never wrapped by us."""
+    """Print one line on stderr, with a name such as `error:` before it."""
     flat = " ".join(part.strip() for part in line.splitlines())
     text = Text.assemble((f"{name}: ", style), flat) if name else Text(flat)
     messages().print(text, soft_wrap=True)
 
 
 def note(line: str) -> None:
-    """Something worth knowing that stops nothing."""
+    """Print something the user should know that is not an error."""
     say(line, "note", "yellow")
 
 
 def may_animate() -> bool:
-    """Is somebody watching stderr?"""
+    """Whether stderr is a terminal, where a progress bar can be shown."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 def show_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """Names and values, one pair a line, values aligned."""
+    """Print names and values, one pair per line, values aligned."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="bold")
     grid.add_column(overflow="fold")
@@ -66,7 +66,7 @@ def show_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 
 def show_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]], numbers: str = "") -> None:
-    """A table of words; the column called `numbers` is flush right."""
+    """Print a table of text; the column called `numbers` is aligned to the right."""
     console = results()
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
     for name in header:
@@ -77,7 +77,7 @@ def show_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]], numbers
 
 
 def _print_trimmed(table: Table) -> None:
-    """Print without the blanks that fill up the last column."""
+    """Print a table without trailing blanks."""
     console = results()
     with console.capture() as captured:
         console.print(table)
@@ -86,7 +86,7 @@ def _print_trimmed(table: Table) -> None:
 
 
 def counted(n: int, noun: str) -> str:
-    """A number of things, in the singular where there is one.
+    """Return a number with its noun, in the singular for one.
 
     >>> counted(1, "row"), counted(1200, "row")
     ('1 row', '1200 rows')

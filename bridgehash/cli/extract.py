@@ -1,28 +1,30 @@
-"""`bridgehash extract`: a folder of images to one file of features."""
+"""`bridgehash extract`: turn a folder of images into a file of features."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.filesize import decimal
 
-from bridgehash._core.errors import InputError
+from bridgehash._core.errors import InputError, JournalError
 from bridgehash._core.progress import countdown
 from bridgehash.cli.console import counted, may_animate, note, show_fields, show_table
-from bridgehash.cli.io import check_output
-from bridgehash.features import BACKBONES, Extraction, Unreadable
-from bridgehash.features import extract as extract_features
+
+if TYPE_CHECKING:
+    from bridgehash.features import Extraction, Unreadable
 
 _MAX_LISTED = 20  # unreadable images
 
 
 def _print_backbones(wanted: bool) -> None:
+    from bridgehash.features import BACKBONES
+
     if wanted:
-        columns = ("backbone", "numbers", "pixels", "needs")
+        columns = ("backbone", "features", "pixels", "needs")
         show_table(
             columns,
             [(b.name, str(b.dimension), str(b.input_size), b.needs) for b in BACKBONES.values()],
@@ -31,21 +33,24 @@ def _print_backbones(wanted: bool) -> None:
 
 
 Folder = Annotated[
-    Path, typer.Argument(metavar="FOLDER", help="Images; the first sub-folder is the class.")
+    Path,
+    typer.Argument(metavar="FOLDER", help="Folder of images; the first subfolder is the class."),
 ]
 BackboneName = Annotated[
-    str, typer.Option("--backbone", metavar="NAME", help=f"One of {', '.join(BACKBONES)}.")
+    str, typer.Option("--backbone", metavar="NAME", help="A name from `extract --list`.")
 ]
-FeaturesOut = Annotated[Path, typer.Option("--out", help="File to write: *.npz.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Images computed and kept at a time.")]
+FeaturesOut = Annotated[Path, typer.Option("--out", help="File to write: *.npz")]
+BatchSize = Annotated[
+    int, typer.Option(min=1, help="Images per batch; finished batches are saved.")
+]
 Resume = Annotated[
     bool,
-    typer.Option("--resume/--no-resume", help="Go on where a stopped run was, or start anew."),
+    typer.Option("--resume/--no-resume", help="Continue a stopped run, or start again."),
 ]
-Device = Annotated[str, typer.Option(help="Where networks run, as torch names it: cpu, cuda.")]
+Device = Annotated[str, typer.Option(help="Torch device for networks: cpu, cuda.")]
 Weights = Annotated[Path | None, typer.Option(metavar="FILE", help="Weights of vgg16 or resnet50.")]
 Download = Annotated[
-    bool, typer.Option("--download", help="Let vgg16 or resnet50 fetch missing weights.")
+    bool, typer.Option("--download", help="Download missing weights of vgg16 or resnet50.")
 ]
 ListBackbones = Annotated[
     bool,
@@ -68,8 +73,8 @@ def extract(
 ) -> None:
     """Turn a folder of images into features, ready for `fit`.
 
-    The file holds x (a row an image), y (the class), ids (the path) and a header. A run that was
-    stopped goes on where it was; images that cannot be read are left out and listed.
+    The file holds x (one row per image), y (the class), ids (the path) and a header. A stopped
+    run is continued by the same command. Images that cannot be read are skipped and listed.
 
     \b
     Example:
@@ -77,6 +82,9 @@ def extract(
       bridgehash extract sketches --backbone gist --out sketches.npz
       bridgehash fit photos.npz:x sketches.npz:x --labels-source photos.npz:y --out model.bh
     """
+    from bridgehash.cli.io import check_output
+    from bridgehash.features import extract as extract_features
+
     started = perf_counter()
     path = check_output(out, (".npz",))
     try:
@@ -92,11 +100,13 @@ def extract(
                 download=download,
                 on_progress=reach,
             )
-    except ImportError as error:  # an extra that is not installed
-        raise InputError(str(error)) from error
+    except JournalError as error:
+        raise InputError(
+            f"{error}; finished batches are kept; run the same command to continue"
+        ) from error
     except KeyboardInterrupt:
         if Path(f"{path}.part").exists():
-            note(f"finished batches are kept in {path}.part; the same command goes on from there")
+            note(f"finished batches are kept in {path}.part; run the same command to continue")
         raise
     show_fields(_fields(done, backbone, perf_counter() - started))
     _list_unreadable(done.unreadable, path)
@@ -105,12 +115,12 @@ def extract(
 def _fields(done: Extraction, backbone: str, seconds: float) -> list[tuple[str, str]]:
     n, dimension = done.shape
     computed = n + len(done.unreadable) - done.n_resumed
-    resumed = [("resumed", f"{counted(done.n_resumed, 'image')} done before")]
+    resumed = [("resumed", f"{counted(done.n_resumed, 'image')} already done")]
     classes = {0: "without classes", 1: "of 1 class"}.get(
         done.n_classes, f"of {done.n_classes} classes"
     )
     return [
-        ("backbone", f"{backbone}, {dimension} numbers an image"),
+        ("backbone", f"{backbone}, {dimension} features per image"),
         ("images", f"{counted(n, 'image')} {classes}, {len(done.unreadable)} unreadable"),
         *(resumed if done.n_resumed else []),
         ("written", f"{done.path} ({decimal(done.path.stat().st_size)})"),
@@ -120,7 +130,7 @@ def _fields(done: Extraction, backbone: str, seconds: float) -> list[tuple[str, 
 
 def _list_unreadable(images: Sequence[Unreadable], path: Path) -> None:
     for image in images[:_MAX_LISTED]:
-        note(f"{image.id}: left out, cannot be read ({image.reason})")
+        note(f"{image.id}: skipped, cannot be read ({image.reason})")
     if len(images) > _MAX_LISTED:
         more = counted(len(images) - _MAX_LISTED, "more image")
-        note(f"{more} could not be read; the header of {path} names all")
+        note(f"{more} could not be read; the header of {path} lists all")

@@ -1,4 +1,4 @@
-"""`bridgehash index` and `bridgehash search`: an index on disk or a server, and questions to it."""
+"""`bridgehash index`: build and change an index of codes, in a file or on a server."""
 
 from __future__ import annotations
 
@@ -6,43 +6,29 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from time import perf_counter
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.filesize import decimal
 
-from bridgehash import ModelFileError
-from bridgehash import load as load_model
-from bridgehash._core.errors import EngineError, InputError
-from bridgehash._core.files import atomic_write
+from bridgehash._core.errors import EngineError, InputError, named
 from bridgehash._core.progress import countdown
-from bridgehash.cli.console import counted, may_animate, note, show_fields, show_table
-from bridgehash.cli.failures import writing
-from bridgehash.cli.io import check_output, read_codes, read_labels
-from bridgehash.cli.models import Domain, encode_rows, read_row_labels, read_rows
-from bridgehash.index import HammingIndex
-from bridgehash.index.batch import checked_batch
-from bridgehash.index.servers import EngineIndex, create_index, index_exists, open_index
-from bridgehash.index.servers.base import check_name, parse_url
-from bridgehash.models.provenance import check_same_domain, check_same_model, encoder_of, origin
+from bridgehash.cli import options as opt
+from bridgehash.cli.console import counted, may_animate, note, show_fields
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from bridgehash.index import HammingIndex
+    from bridgehash.index.servers import EngineIndex
 
 _SUFFIXES = (".bhi",)
+_BATCH = 100_000  # codes per transaction
+_LOADING = "_loading"  # suffix of the name of an incomplete index
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
-IndexName = Annotated[
-    str,
-    typer.Argument(
-        metavar="INDEX", help="A file that `build` wrote; with --engine, a table or collection."
-    ),
-]
-Engine = Annotated[
-    str | None,
-    typer.Option(metavar="URL", help="Server: postgresql://... or milvus://... instead of a file."),
-]
 Rows = Annotated[
     str, typer.Argument(metavar="DATA", help="Packed codes; with --model, features to encode.")
 ]
@@ -50,30 +36,34 @@ IndexOut = Annotated[
     str,
     typer.Option("--out", help="Index to write: *.bhi; with --engine, a table or collection."),
 ]
-ModelFile = Annotated[Path | None, typer.Option("--model", help="Encode DATA with this model.")]
-OneDomain = Annotated[Domain | None, typer.Option(help="Domain of DATA in a model of two.")]
 Ids = Annotated[
-    str | None, typer.Option(metavar="SPEC", help="Whole numbers, one a row; 0, 1, ... without.")
+    str | None, typer.Option(metavar="SPEC", help="Whole numbers, one per row. Default: 0, 1, ...")
 ]
+ReplacedIds = Annotated[
+    str, typer.Option("--ids", metavar="SPEC", help="Whole numbers, one per row.")
+]
+RemovedIds = Annotated[str, typer.Option("--ids", metavar="SPEC", help="Ids to remove.")]
 Tags = Annotated[
-    str | None, typer.Option(metavar="SPEC", help="A text or number a row, to search among later.")
+    str | None, typer.Option(metavar="SPEC", help="A text or number per row, to filter searches.")
 ]
-Bits = Annotated[
-    int | None, typer.Option(min=1, max=4096, help="Length of the codes, if not whole bytes.")
+IndexBits = Annotated[
+    int | None,
+    typer.Option(min=1, max=opt.MAX_BITS, help="Code length, if not whole bytes."),
 ]
-K = Annotated[int, typer.Option("-k", min=1, help="How many codes to find.")]
-Rerank = Annotated[
-    bool, typer.Option("--rerank", help="Order them by the queries' projections; needs --model.")
+BuildSearch = Annotated[
+    opt.SearchKind,
+    typer.Option(
+        "--search",
+        help="How the index is searched; approximate needs --engine (HNSW in PostgreSQL, IVF in "
+        "Milvus).",
+    ),
 ]
-ResultsOut = Annotated[
-    Path | None, typer.Option("--out", help="File to write: *.npz, *.parquet or *.json.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ReplaceIndex = Annotated[bool, typer.Option("--replace", help="Overwrite an existing index.")]
 
 
 @app.callback()
 def index() -> None:
-    """Keep codes in an index: build it, add, remove, look.
+    """Build an index of codes; add, replace and remove codes.
 
     \b
     Example:
@@ -85,20 +75,16 @@ def index() -> None:
 def build(
     data: Rows,
     out: IndexOut,
-    model: ModelFile = None,
-    domain: OneDomain = None,
+    model: opt.ModelFile = None,
+    domain: opt.OneDomain = None,
     ids: Ids = None,
     tags: Tags = None,
-    bits: Bits = None,
-    engine: Engine = None,
-    approximate: Annotated[
-        bool, typer.Option("--approximate", help="With --engine: search by HNSW, or by lists.")
-    ] = False,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="With --engine: in place of an index of this name.")
-    ] = False,
+    bits: IndexBits = None,
+    engine: opt.Engine = None,
+    search: BuildSearch = opt.SearchKind.exact,
+    replace: ReplaceIndex = False,
 ) -> None:
-    """Make an index of codes, or of features that a model encodes.
+    """Build an index of codes, or of features that a model encodes.
 
     \b
     Example:
@@ -106,288 +92,281 @@ def build(
       bridgehash index build codes.npy --out photos.bhi
       bridgehash index build codes.npy --out photos --engine postgresql://localhost/shop
     """
+    from bridgehash.cli.io import check_output
+    from bridgehash.index import HammingIndex
+
     if engine is not None:
-        check_free(engine, out, replace=replace)
-    elif approximate or replace:
-        option = "--approximate" if approximate else "--replace"
-        raise InputError(f"{option}: belongs to --engine; a file is exact and written anew")
-    else:
-        check_output(out, _SUFFIXES)
-    load = _load(data, model, domain, bits, ids, tags)
-    with _explained():
-        if engine is None:
-            _write(_in_memory(load), out)
-            return
-        with build_on_server(engine, out, load, approximate=approximate, replace=replace) as made:
-            _write(made, out)
+        _check_free(engine, out, replace=replace)
+    elif search is opt.SearchKind.approximate:
+        raise InputError(
+            "approximate needs --engine; an index file is searched exactly", "--search"
+        )
+    elif check_output(out, _SUFFIXES).exists() and not replace:
+        raise InputError("exists already; use --replace to overwrite it, or another --out", out)
+    codes = load_codes(data, model, domain, bits, ids, tags)
+    if engine is None:
+        index = HammingIndex(codes.n_bits).add(codes.codes, codes.ids, tags=codes.tags)
+        index.about = codes.about
+        _write(index, out)
+        return
+    with _build_on_server(engine, out, codes, search=search, replace=replace) as made:
+        _write(made, out)
 
 
 @app.command()
 def add(
-    index: IndexName,
+    index: opt.IndexName,
     data: Rows,
-    model: ModelFile = None,
-    domain: OneDomain = None,
+    model: opt.ModelFile = None,
+    domain: opt.OneDomain = None,
     ids: Ids = None,
     tags: Tags = None,
-    engine: Engine = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace codes whose ids are there already.")
-    ] = False,
+    engine: opt.Engine = None,
 ) -> None:
-    """Add codes to an index.
+    """Add codes to an index; ids that exist are refused (see `upsert`).
 
     \b
     Example:
       bridgehash index add photos.bhi more.npy --model model.bh --domain source
     """
-    if replace and ids is None:
-        raise InputError("--replace: has no ids to go by; give --ids")
-    with _opened(index, engine) as found:
-        load = _load(data, model, domain, found.n_bits, ids, tags)
-        check_same_model(found.about, load.about, index, model)
-        check_same_domain(found.about, load.about, index)
-        with _explained():
-            if not isinstance(found, HammingIndex):
-                load_codes(found, load, replace=replace)
-            elif load.ids is not None and replace:
-                found.upsert(load.codes, load.ids, tags=load.tags)
-            else:
-                found.add(load.codes, load.ids, tags=load.tags)
-        if "model" in found.about and not load.about:
-            note(f"{data}: taken as codes of the model of {index}, as codes do not tell theirs")
-        _write(found, index)
+    _change(index, engine, data, model, domain, ids, tags, replace=False)
 
 
 @app.command()
-def remove(
-    index: IndexName,
-    ids: Annotated[str, typer.Option(metavar="SPEC", help="Ids to forget.")],
-    engine: Engine = None,
+def upsert(
+    index: opt.IndexName,
+    data: Rows,
+    ids: ReplacedIds,
+    model: opt.ModelFile = None,
+    domain: opt.OneDomain = None,
+    tags: Tags = None,
+    engine: opt.Engine = None,
 ) -> None:
+    """Add codes to an index; codes whose ids exist are replaced.
+
+    \b
+    Example:
+      bridgehash index upsert photos.bhi new.npy --ids ids.npy --model model.bh --domain source
+    """
+    _change(index, engine, data, model, domain, ids, tags, replace=True)
+
+
+@app.command()
+def remove(index: opt.IndexName, ids: RemovedIds, engine: opt.Engine = None) -> None:
     """Remove codes from an index by their ids.
 
     \b
     Example:
       bridgehash index remove photos.bhi --ids gone.npy
     """
-    with _opened(index, engine) as found:
-        n = found.remove(_whole(read_labels(ids), ids))
-        _write(found, index)
+    from bridgehash.cli.io import read_labels
+
+    with open_for(index, engine) as opened:
+        n = opened.remove(_whole_numbers(read_labels(ids), ids))
+        _write(opened, index)
     show_fields([("removed", counted(n, "code"))])
 
 
 @app.command()
-def info(index: IndexName, engine: Engine = None, as_json: Json = False) -> None:
-    """Tell what an index holds.
+def info(index: opt.IndexName, engine: opt.Engine = None, as_json: opt.Json = False) -> None:
+    """Describe an index.
 
     \b
     Example:
       bridgehash index info photos.bhi
     """
-    with _opened(index, engine, memory_map=True) as found:
-        place: dict[str, str | int]
-        if isinstance(found, HammingIndex):
-            place = {"file": index, "file_size": Path(index).stat().st_size}
-        else:
-            place = {"engine": found.place, "name": index, "search": found.search_mode}
-        record = {**place, "codes": len(found), "n_bits": found.n_bits, **found.about}
+    record = index_record(index, engine)
     if as_json:
         print(json.dumps(record, indent=2))
     else:
-        show_fields([(name, str(value)) for name, value in record.items()])
+        show_fields(index_fields(record))
 
 
-def search(
-    index: IndexName,
-    queries: Annotated[
-        str, typer.Argument(metavar="QUERIES", help="Packed codes; with --model, features.")
-    ],
-    model: ModelFile = None,
-    domain: OneDomain = None,
-    k: K = 10,
-    tag: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Look at codes of this tag only.")
-    ] = None,
-    rerank: Rerank = False,
-    engine: Engine = None,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Search exactly an index that was built approximate.")
-    ] = False,
-    out: ResultsOut = None,
-    as_json: Json = False,
-) -> None:
-    """Find the nearest codes of an index.
+def index_fields(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return an `index_record` as names and values to print."""
+    shown = {name: str(value) for name, value in record.items() if name != "file_size"}
+    if "file" in record:
+        shown["file"] += f" ({decimal(record['file_size'])})"
+    return list(shown.items())
 
-    \b
-    Example:
-      bridgehash search photos.bhi sketches.npy --model model.bh --domain target -k 5
-      bridgehash search photos sketches.npy --model model.bh --domain target \\
-        --engine postgresql://localhost/shop --tag shoes
-    """
-    path = None if out is None else check_output(out, (".npz", ".parquet", ".json"))
-    if rerank and model is None:
-        raise InputError("--rerank: needs the queries' projections; give --model and features")
-    if exact and engine is None:
-        raise InputError("--exact: belongs to --engine; an index file is searched exactly anyway")
-    if rerank and engine is not None:
-        raise InputError("--rerank: works on an index file only; drop it or --engine")
-    with _opened(index, engine, memory_map=True, exact=exact) as found:
-        asked = _codes(queries, model, domain, found.n_bits)
-        check_same_model(found.about, asked.about, index, model)
-        H = _projections(queries, model, domain) if rerank and model is not None else None
-        started = perf_counter()
-        with _explained():
-            if isinstance(found, HammingIndex):
-                distances, ids = found.search(asked.codes, k, tag=tag, rerank=H)
-            else:
-                distances, ids = found.search(asked.codes, k, tag=tag)
-        seconds = perf_counter() - started
-    if as_json:
-        print(json.dumps(records(distances, ids), indent=2))
-    elif path is None:
-        show_found(distances, ids)
-    if path is not None:
-        with writing(path):
-            write_found(path, distances, ids)
-        speed = f"{seconds:.2f} s, {len(ids) / max(seconds, 1e-9):.0f} queries/s"
-        show_fields([("queries", str(len(ids))), ("time", speed), ("written", str(path))])
+
+def index_record(index: str, engine: str | None) -> dict[str, Any]:
+    """Return what is known about an index, as JSON values."""
+    from bridgehash.index import HammingIndex
+
+    with open_for(index, engine, memory_map=True) as opened:
+        place: dict[str, Any]
+        if isinstance(opened, HammingIndex):
+            place = {"file": index, "file_size": Path(index).stat().st_size}
+        else:
+            place = {"engine": opened.place, "name": index, "search": opened.search_mode}
+        return {**place, "codes": len(opened), "n_bits": opened.n_bits, **opened.about}
+
+
+class CodeRows(NamedTuple):
+    """Codes to add or to search with."""
+
+    codes: NDArray[np.uint8]
+    n_bits: int
+    about: dict[str, str]  # model and domain, if known
+    ids: NDArray[np.int64] | None = None
+    tags: NDArray[Any] | None = None
+    projections: NDArray[Any] | None = None  # before the sign
+
+
+def load_codes(
+    data: str,
+    model: Path | None,
+    domain: opt.DomainOption | None,
+    bits: int | None,
+    ids: str | None = None,
+    tags: str | None = None,
+    *,
+    with_projections: bool = False,
+) -> CodeRows:
+    """Read packed codes, or features to encode with a model, and their ids and tags."""
+    from bridgehash import load
+    from bridgehash.cli.io import encode_rows, read_codes, read_features, read_row_labels
+    from bridgehash.models.provenance import encoder_of, origin
+
+    projections = None
+    if model is None:
+        if domain is not None:
+            raise InputError("needs --model; packed codes have no domain", "--domain")
+        codes = read_codes(data)
+        n_bits, about = bits or 8 * codes.shape[1], {}
+    else:
+        encoder = encoder_of(load(model), model, domain, "--domain")
+        n_bits, about = encoder.n_bits, origin(model, domain)
+        if bits is not None and bits != n_bits:
+            raise InputError(f"makes codes of {n_bits} bits, not {bits}", str(model))
+        X = read_features(data, encoder, model)
+        codes = encode_rows(encoder, X, "encode")
+        projections = encoder.decision_function(X) if with_projections else None
+    n = len(codes)
+    numbers = None if ids is None else _whole_numbers(read_row_labels(ids, n, data, "id"), ids)
+    texts = None
+    if tags is not None:
+        texts = read_row_labels(tags, n, data, "tag").astype(str).astype(object)
+    return CodeRows(codes, n_bits, about, numbers, texts, projections)
+
+
+def _whole_numbers(ids: NDArray[Any], spec: str) -> NDArray[np.int64]:
+    if ids.dtype.kind not in "iu":
+        raise InputError("holds text; ids of an index are whole numbers", spec)
+    return ids.astype("int64")
 
 
 @contextmanager
-def _opened(
-    index: str, engine: str | None, *, memory_map: bool = False, exact: bool = False
+def open_for(
+    index: str,
+    engine: str | None,
+    *,
+    memory_map: bool = False,
+    search: opt.SearchKind | None = None,
 ) -> Iterator[HammingIndex | EngineIndex]:
-    """The index of a file, or of a server, which is let go at the end."""
+    """Open the index of a file or of a server; close it at the end."""
+    from bridgehash.index import HammingIndex
+    from bridgehash.index.servers import open_index
+
     if engine is None:
         yield HammingIndex.load(index, memory_map=memory_map)
         return
-    with open_index(engine, index, search="exact" if exact else None) as found:
-        yield found
+    with open_index(engine, index, search=search.value if search else None) as opened:
+        yield opened
 
 
-def _load(
+def _change(
+    index: str,
+    engine: str | None,
     data: str,
     model: Path | None,
-    domain: Domain | None,
-    bits: int | None,
+    domain: opt.DomainOption | None,
     ids: str | None,
     tags: str | None,
-) -> Load:
-    """Codes with their ids and tags."""
-    load = _codes(data, model, domain, bits)
-    n = len(load.codes)
-    numbers = None if ids is None else _whole(read_row_labels(ids, n, data, "id"), ids)
-    texts = None if tags is None else read_row_labels(tags, n, data, "tag").astype(str)
-    return load._replace(ids=numbers, tags=None if texts is None else texts.astype(object))
+    *,
+    replace: bool,
+) -> None:
+    """Add or upsert codes of the same model and domain."""
+    from bridgehash.index import HammingIndex
+    from bridgehash.models.provenance import check_same_domain, check_same_model
 
-
-def _codes(data: str, model: Path | None, domain: Domain | None, bits: int | None) -> Load:
-    """Packed codes, their length, and what is known of where they come from."""
-    if model is None:
-        if domain is not None:
-            raise InputError("--domain: belongs to --model; packed codes have none")
-        codes = read_codes(data)
-        return Load(codes, bits or 8 * codes.shape[1], {})
-    encoder = encoder_of(load_model(model), model, domain, "--domain")
-    if bits is not None and bits != encoder.n_bits:
-        raise InputError(f"{model}: makes codes of {encoder.n_bits} bits, not {bits}")
-    codes = encode_rows(encoder, read_rows(data, encoder, model), "encode")
-    return Load(codes, encoder.n_bits, origin(model, domain))
-
-
-def _projections(data: str, model: Path, domain: Domain | None) -> NDArray[Any]:
-    encoder = encoder_of(load_model(model), model, domain, "--domain")
-    return encoder.decision_function(read_rows(data, encoder, model))
-
-
-def _whole(ids: NDArray[Any], spec: str) -> NDArray[np.int64]:
-    if ids.dtype.kind not in "iu":
-        raise InputError(f"{spec}: holds text; ids of an index are whole numbers")
-    return ids.astype(np.int64)
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    try:
-        yield
-    except ModelFileError:
-        raise
-    except ValueError as error:
-        raise InputError(str(error)) from error
-
-
-def _in_memory(load: Load) -> HammingIndex:
-    index = HammingIndex(load.n_bits).add(load.codes, load.ids, tags=load.tags)
-    index.about = load.about
-    return index
+    with open_for(index, engine) as opened:
+        codes = load_codes(data, model, domain, opened.n_bits, ids, tags)
+        check_same_model(opened.about, codes.about, index, model)
+        check_same_domain(opened.about, codes.about, index)
+        if not isinstance(opened, HammingIndex):
+            _load_in_batches(opened, codes, replace=replace)
+        elif replace and codes.ids is not None:
+            opened.upsert(codes.codes, codes.ids, tags=codes.tags)
+        else:
+            opened.add(codes.codes, codes.ids, tags=codes.tags)
+        if "model" in opened.about and not codes.about:
+            note(f"{data}: packed codes do not name their model; assuming the model of {index}")
+        _write(opened, index)
 
 
 def _write(index: HammingIndex | EngineIndex, name: str) -> None:
-    """Save what is a file, and tell what is where."""
+    """Save an index file, and print what was written."""
+    from bridgehash.index import HammingIndex
+
     if isinstance(index, HammingIndex):
-        with writing(name):
+        with named(name, writing=True):
             index.save(name)
         place = f"{name} ({decimal(Path(name).stat().st_size)})"
     else:
         place = f"{name} at {index.place}"
-    codes = f"{len(index)} of {counted(index.n_bits, 'bit')}"
-    show_fields([("codes", codes), ("written", place)])
+    show_fields([("codes", f"{len(index)} of {counted(index.n_bits, 'bit')}"), ("written", place)])
 
 
-_BATCH = 100_000  # codes in one transaction
-_LOADING = "_loading"  # ends the name of an index that is not complete
+def _check_free(url: str, name: str, *, replace: bool) -> None:
+    """Refuse the name of an existing index, before any work."""
+    from bridgehash.index.servers import index_exists
+    from bridgehash.index.servers.base import check_name, parse_url
 
-
-class Load(NamedTuple):
-    """Codes on their way into an index, and what is known of them."""
-
-    codes: NDArray[np.uint8]
-    n_bits: int
-    about: dict[str, str]
-    ids: NDArray[np.int64] | None = None
-    tags: NDArray[Any] | None = None
-
-
-def check_free(url: str, name: str, *, replace: bool) -> None:
-    """Refuse a name that is taken, before any work is done."""
     check_name(name + _LOADING)
     if index_exists(url, name) and not replace:
         raise InputError(
-            f"{parse_url(url).shown}: {name} is there already; give --replace, or another --out"
+            f"exists already at {parse_url(url).shown}; use --replace to overwrite it, or another "
+            "--out",
+            name,
         )
 
 
-def build_on_server(
-    url: str, name: str, load: Load, *, approximate: bool, replace: bool
+def _build_on_server(
+    url: str, name: str, codes: CodeRows, *, search: opt.SearchKind, replace: bool
 ) -> EngineIndex:
-    """A new index, which gets its name when it is complete.
+    """Build an index under a temporary name, and rename it when it is complete.
 
-    What a build that was killed has left is dropped by the next one.
+    The next build drops what a killed build has left.
     """
+    from bridgehash.index.servers import create_index
+
     index = create_index(
         url,
         name + _LOADING,
-        load.n_bits,
-        search="approximate" if approximate else "exact",
-        about=load.about,
+        codes.n_bits,
+        search=search.value,
+        about=codes.about,
         replace=True,
     )
     try:
-        load_codes(index, load)
+        _load_in_batches(index, codes)
         index.finish()
         index.rename(name, replace=replace)
     except BaseException:
-        with index, suppress(EngineError):  # the first failure is the one to tell
+        with index, suppress(EngineError):  # report the first failure
             index.drop()
         raise
     return index
 
 
-def load_codes(index: EngineIndex, load: Load, *, replace: bool = False) -> None:
-    """Add codes, or put them in place of others; all of them, or where possible none."""
-    first = index.next_id() if load.ids is None else 0
-    batch = checked_batch(load.codes, load.ids, load.tags, index.n_bits, first)
+def _load_in_batches(index: EngineIndex, codes: CodeRows, *, replace: bool = False) -> None:
+    """Add or upsert codes; after a failure the index is restored if possible."""
+    from bridgehash.index.batch import checked_batch
+
+    first = index.next_id() if codes.ids is None else 0
+    batch = checked_batch(codes.codes, codes.ids, codes.tags, index.n_bits, first)
     n, put = len(batch.ids), index.upsert if replace else index.add
     done = 0
     with countdown("load", visible=may_animate() and n > _BATCH) as reach:
@@ -407,58 +386,13 @@ def load_codes(index: EngineIndex, load: Load, *, replace: bool = False) -> None
 def _take_back(
     index: EngineIndex, ids: NDArray[np.int64], n: int, error: BaseException, *, replaced: bool
 ) -> None:
-    """Leave an index as it was before a load that failed, or say what is in it."""
+    """Remove the codes of a load that failed, or report what was loaded."""
+    loaded = f"{error}; {len(ids)} of {n} codes were loaded"
     if replaced:
-        raise InputError(
-            f"{error}; {len(ids)} of {n} codes are in the index: the same command does the rest"
-        ) from error
+        raise InputError(f"{loaded}: run the same command again for the rest") from error
     try:
         index.remove(ids)
     except EngineError:
         raise InputError(
-            f"{error}; {len(ids)} of {n} codes are in the index, ids {ids[0]} to {ids[-1]}: "
-            "remove them, or give --ids and --replace"
+            f"{loaded}, ids {ids[0]} to {ids[-1]}: remove them, or use `index upsert` with --ids"
         ) from error
-
-
-_SHOWN = 20  # queries on the terminal
-
-Distances = NDArray[np.int32]
-
-
-def records(distances: Distances, ids: NDArray[np.int64]) -> list[dict[str, list[int]]]:
-    """One record a query, nearest first."""
-    return [
-        {"ids": i[i >= 0].tolist(), "distances": d[i >= 0].tolist()}
-        for d, i in zip(distances, ids, strict=True)
-    ]
-
-
-def show_found(distances: Distances, ids: NDArray[np.int64]) -> None:
-    """The first queries, one a line."""
-    rows = [
-        (str(i), " ".join(f"{id_}:{d}" for id_, d in zip(*pair, strict=True) if id_ >= 0))
-        for i, pair in enumerate(zip(ids[:_SHOWN], distances[:_SHOWN], strict=True))
-    ]
-    show_table(("query", "id:distance, nearest first"), rows)
-
-
-def write_found(path: Path, distances: Distances, ids: NDArray[np.int64]) -> None:
-    """All queries, in the form that the name of the file asks for."""
-    suffix = path.suffix.lower()
-    with atomic_write(path) as temporary:
-        if suffix == ".json":
-            temporary.write_text(json.dumps(records(distances, ids)), encoding="utf-8")
-        elif suffix == ".npz":
-            with open(temporary, "wb") as file:
-                np.savez(file, ids=ids, distances=distances)
-        else:
-            import pyarrow as pa
-            import pyarrow.parquet
-
-            columns = {
-                "query": np.repeat(np.arange(len(ids)), ids.shape[1]),
-                "id": ids.ravel(),
-                "distance": distances.ravel(),
-            }
-            pa.parquet.write_table(pa.table(columns).filter(pa.array(ids.ravel() >= 0)), temporary)

@@ -1,8 +1,8 @@
-"""Matrices, labels and codes of the command line: from files, and back to files.
+"""Read and write arrays: features, labels, pairs and codes.
 
-An input is named by a path, or by `path:key` where a file holds several arrays or columns. Each
-format is one function that lists what a file holds before anything is read, so choosing, checking
-and explaining are the same for all of them. No format may run code: pickled arrays are refused.
+An input is named by a path, or by `path:key` if a file holds several arrays or columns. One
+function per format lists what a file holds before anything is read; choosing, checking and error
+messages are common to all formats. Pickled arrays are refused, since they can run code.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bridgehash._core.errors import InputError as InputError
-from bridgehash._core.errors import named
+from bridgehash._core.errors import InputError, named
 from bridgehash._core.files import StrPath, atomic_write
+from bridgehash._core.progress import countdown
+from bridgehash.cli.console import counted, may_animate
+from bridgehash.models.encoder import LinearEncoder
 from bridgehash.streaming.formats import (
     MATRIX,
     Column,
@@ -37,42 +39,88 @@ from bridgehash.streaming.formats import (
     parquet_columns,
 )
 
+_LABELS: Want = (1, "number byte text", "labels have one dimension of whole numbers or text")
+_CODES: Want = (2, "byte binary", "codes have two dimensions of packed bytes (uint8)")
+_MANY = 8192  # rows from which encoding shows a progress bar
+
 _Rows = Iterator[tuple[int, list[str]]]
 
 
 def read_matrix(spec: str) -> NDArray[np.floating[Any]]:
-    """The feature matrix of shape (n, d) that `spec` names, finite and not empty.
+    """Read the feature matrix of shape (n, d) that `spec` names, finite and not empty.
 
-    float32 and float64 stay; other numbers become float32 where it holds them exactly, float64
-    elsewhere. Without a key, a Parquet file gives its only vector column; failing that, Parquet
-    and CSV files give all their numeric columns side by side. An unnamed CSV column (the row
-    index, as pandas writes it) is not a feature.
+    float32 and float64 stay; other numbers become float32 if it holds them exactly, else float64.
+    Without a key, a Parquet file gives its only vector column. Otherwise Parquet and CSV files
+    give all their numeric columns side by side. A CSV column without a name (the row index that
+    pandas writes) is not a feature.
     """
-    with named(spec):
-        return _as_matrix(_read(spec, MATRIX))
+    return _read(spec, MATRIX, _as_matrix)
 
 
 def read_labels(spec: str) -> NDArray[Any]:
-    """The labels of shape (n,) that `spec` names: integers or strings.
+    """Read the labels of shape (n,) that `spec` names: integers or strings.
 
-    Whole floats become integers. Columns of a CSV file without a header line are named 1, 2, ….
+    Whole floats become integers. Columns of a CSV file without a header are named 1, 2, ….
     """
-    with named(spec):
-        return _as_labels(_read(spec, _LABELS))
+    return _read(spec, _LABELS, _as_labels)
 
 
 def read_codes(spec: str) -> NDArray[np.uint8]:
-    """The packed codes of shape (n, n_bytes) that `spec` names."""
-    with named(spec):
-        return np.ascontiguousarray(_not_empty(_read(spec, _CODES)))
+    """Read the packed codes of shape (n, n_bytes) that `spec` names."""
+    return _read(spec, _CODES, lambda codes: np.ascontiguousarray(_not_empty(codes)))
+
+
+def read_row_labels(spec: str, n_rows: int, data: str, noun: str = "label") -> NDArray[Any]:
+    """Read labels, one for each of the `n_rows` rows of `data`."""
+    labels = read_labels(spec)
+    if len(labels) != n_rows:
+        raise InputError(
+            f"holds {counted(len(labels), noun)}, but {data} has {counted(n_rows, 'row')}; "
+            f"one {noun} per row is needed",
+            spec,
+        )
+    return labels
+
+
+def check_same_kind(labels: dict[str, NDArray[Any]]) -> None:
+    """Refuse text labels on one side and numbers on the other: they have no class in common."""
+    kinds = {
+        spec: "text" if y.dtype.kind in "US" else "whole numbers" for spec, y in labels.items()
+    }
+    if len(set(kinds.values())) > 1:
+        described = " and ".join(f"{spec} holds {kind}" for spec, kind in kinds.items())
+        raise InputError(f"labels must be all text or all numbers, but {described}; convert one")
+
+
+def read_features(spec: str, encoder: LinearEncoder, model: Path) -> NDArray[Any]:
+    """Read rows of the width that the encoder of a model takes."""
+    X = read_matrix(spec)
+    check_width(X.shape[1], encoder, spec, f"this encoder of {model}")
+    return X
+
+
+def check_width(width: int, encoder: LinearEncoder, spec: StrPath, who: str) -> None:
+    """Refuse rows of another width than the encoder takes."""
+    if width != encoder.n_features_in_:
+        raise InputError(
+            f"has {counted(width, 'column')}, but {who} takes {encoder.n_features_in_}; "
+            "check the file and the domain",
+            os.fspath(spec),
+        )
+
+
+def encode_rows(encoder: LinearEncoder, X: NDArray[Any], title: str) -> NDArray[np.uint8]:
+    """Return packed codes of all rows; show a progress bar for many."""
+    with countdown(title, visible=may_animate() and len(X) > _MANY) as reach:
+        return encoder.encode(X, done=lambda rows: reach(rows, len(X)))
 
 
 def check_output(path: StrPath, suffixes: Collection[str] = (".npy", ".parquet")) -> Path:
-    """The path, if `write_codes` could write there: worth asking before long work."""
+    """Return the path if a file can be written there; called before long work."""
     path = Path(path)
-    with named(path):
+    with named(path, writing=True):
         if path.suffix.lower() not in suffixes:
-            raise InputError(f"must end in {' or '.join(suffixes)}, not {path.suffix!r}; rename it")
+            raise InputError(f"must end in {' or '.join(suffixes)}, not {path.suffix!r}")
         if path.is_dir():
             raise InputError("is a directory; name a file in it")
         if not path.parent.is_dir():
@@ -84,44 +132,50 @@ def check_output(path: StrPath, suffixes: Collection[str] = (".npy", ".parquet")
     return path
 
 
-def write_codes(path: StrPath, codes: NDArray[np.uint8], ids: ArrayLike | None = None) -> None:
-    """Write packed codes of shape (n, n_bytes), whole or not at all.
+def check_not_an_input(out: Path, *specs: str) -> None:
+    """Refuse an output that would overwrite an input."""
+    for spec in specs:
+        for path in (spec, spec.rpartition(":")[0]):
+            if out.exists() and os.path.exists(path) and out.samefile(path):
+                raise InputError(f"is also the input {spec}; choose another name", str(out))
 
-    A Parquet file has a column `code` of n_bytes bytes a row and, if given, a column `id`.
+
+def write_codes(path: StrPath, codes: NDArray[np.uint8], ids: ArrayLike | None = None) -> None:
+    """Write packed codes of shape (n, n_bytes) atomically.
+
+    A Parquet file has a column `code` of n_bytes bytes per row and, if given, a column `id`.
     """
     if codes.dtype != np.uint8 or codes.ndim != 2:
-        raise ValueError(f"codes must be uint8 of shape (n, n_bytes), not {codes.dtype}")
+        raise InputError(f"codes must be uint8 of shape (n, n_bytes), not {codes.dtype}")
     path = check_output(path, _WRITERS if ids is None else (".parquet",))
     ids = None if ids is None else np.asarray(ids)
     if ids is not None and ids.shape != (len(codes),):
-        raise InputError(f"{path}: ids of shape {ids.shape} do not match {len(codes)} codes")
-    with atomic_write(path) as temporary:
+        raise InputError(f"ids of shape {ids.shape} do not match {len(codes)} codes", str(path))
+    with named(path, writing=True), atomic_write(path) as temporary:
         _WRITERS[path.suffix.lower()](temporary, np.ascontiguousarray(codes), ids)
 
 
 @dataclass(frozen=True)
-class _Field(Field):
-    """Something to choose, and the way to read it."""
+class _LoadableField(Field):
+    """An array or column of a file, and the function that reads it."""
 
     load: Callable[[], NDArray[Any]]
 
 
-_LABELS: Want = (1, "number byte text", "labels have one dimension of whole numbers or text")
-_CODES: Want = (2, "byte binary", "codes have two dimensions of packed bytes (uint8)")
-
-
-def _read(spec: str, want: Want) -> NDArray[Any]:
+def _read(spec: str, want: Want, convert: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
     path, key = _split(spec)
-    if not path.is_file():
-        problem = f"{path} is a directory" if path.is_dir() else f"there is no file {path}"
-        raise InputError(f"{problem}; name an existing file")
-    if path.suffix.lower() not in _READERS:
-        raise InputError(f"unknown kind of file {path.suffix!r}; use {', '.join(_READERS)}")
-    return choose(_READERS[path.suffix.lower()](path), path, key, want).load()
+    if not path.exists():
+        raise InputError(f"File not found: {path}")
+    with named(spec):
+        if path.is_dir():
+            raise InputError("is a directory; name a file in it")
+        if path.suffix.lower() not in _READERS:
+            raise InputError(f"unknown file type {path.suffix!r}; use {', '.join(_READERS)}")
+        return convert(choose(_READERS[path.suffix.lower()](path), path, key, want).load())
 
 
 def _split(spec: str) -> tuple[Path, str | None]:
-    """Path and key of `path:key`; a path may have colons of its own, so existing files go first."""
+    """Split `path:key`; a path may contain colons, so existing files take precedence."""
     splits: list[tuple[str, str | None]] = [(spec, None)]
     splits += [(spec[:i], spec[i + 1 :]) for i in range(len(spec) - 1, 0, -1) if spec[i] == ":"]
     named = [split for split in splits if Path(split[0]).suffix.lower() in _READERS]
@@ -157,44 +211,44 @@ def _as_labels(labels: NDArray[Any]) -> NDArray[Any]:
     return y if text else whole.astype(np.int64)
 
 
-def _npy(path: Path) -> list[_Field]:
+def _npy(path: Path) -> list[_LoadableField]:
     return [_npy_field("", lambda: open(path, "rb"), path.stat().st_size)]
 
 
-def _npz(path: Path) -> list[_Field]:
+def _npz(path: Path) -> list[_LoadableField]:
     archive = zipfile.ZipFile(path)
     members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
     return [_npy_field(m.filename[:-4], partial(archive.open, m), m.file_size) for m in members]
 
 
-def _npy_field(name: str, open_file: Callable[[], IO[bytes]], size: int) -> _Field:
-    """An array known by its header."""
+def _npy_field(name: str, open_file: Callable[[], IO[bytes]], size: int) -> _LoadableField:
+    """Describe an array by its header."""
     with open_file() as file:
         header = npy_header(file, size)
 
     def load() -> NDArray[Any]:
         with open_file() as file:
             array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
-            file.read(1)  # at its end, a member of a zip file compares its checksum
+            file.read(1)  # at the end of a zip member its checksum is compared
             return array
 
-    return _loaded(header.field(name), load)
+    return _loadable(header.field(name), load)
 
 
-def _loaded(field: Field, load: Callable[[], NDArray[Any]]) -> _Field:
-    return _Field(field.name, field.kind, field.ndim, field.note, load)
+def _loadable(field: Field, load: Callable[[], NDArray[Any]]) -> _LoadableField:
+    return _LoadableField(field.name, field.kind, field.ndim, field.note, load)
 
 
-def _parquet(path: Path) -> list[_Field]:
+def _parquet(path: Path) -> list[_LoadableField]:
     file = arrow().parquet.ParquetFile(path)
 
     def load(column: Column) -> NDArray[Any]:
         return column.convert(file.read(columns=list(column.columns)), 0)
 
-    return [_loaded(each, partial(load, each)) for each in parquet_columns(file.schema_arrow)]
+    return [_loadable(each, partial(load, each)) for each in parquet_columns(file.schema_arrow)]
 
 
-def _csv(path: Path) -> list[_Field]:
+def _csv(path: Path) -> list[_LoadableField]:
     headed = _has_header(path)
     rows = partial(_csv_rows, path, headed)
     _, first = next(_csv_rows(path), (0, []))
@@ -205,19 +259,21 @@ def _csv(path: Path) -> list[_Field]:
     for i, cell in enumerate(sample):
         name = first[i] if headed else str(i + 1)
         kind = "number" if not cell or _is_number(cell) else "text"
-        fields.append(_Field(name, kind if name else "other", 1, kind, partial(_column, rows, i)))
+        fields.append(
+            _LoadableField(name, kind if name else "other", 1, kind, partial(_column, rows, i))
+        )
     numeric = [i for i, field in enumerate(fields) if field.kind == "number"]
     if numeric:
-        fields.append(_Field("", "number", 2, "", partial(_columns, rows, numeric)))
+        fields.append(_LoadableField("", "number", 2, "", partial(_columns, rows, numeric)))
     return fields
 
 
 def _csv_rows(path: Path, headed: bool = False) -> _Rows:
-    """Line and cells of each record, all of one length; below the header line if `headed`."""
+    """Yield line number and cells of each record; skip the header line if `headed`."""
     width = 0
     with open(path, newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
-        for row in filter(None, reader):  # blank lines are no records
+        for row in filter(None, reader):  # blank lines are skipped
             if width and len(row) != width:
                 raise InputError(f"line {reader.line_num} has {len(row)} cells, line 1 has {width}")
             if width or not headed:
@@ -228,22 +284,22 @@ def _csv_rows(path: Path, headed: bool = False) -> _Rows:
 def _has_header(path: Path) -> bool:
     """Whether the first line names the columns: it has no number, unlike the lines below.
 
-    Where all is text, a cell of the first line that comes again in its column is a value. The
-    names 0, 1, 2, … that pandas gives are told from a sample by the fractions below them.
+    If all cells are text, a first line that repeats a value of its column is data. The column
+    names 0, 1, 2, … that pandas writes are recognised by fractions below them.
     """
     _, first = next(_csv_rows(path), (0, []))
-    named = [cell for cell in first if cell]
-    counted = len(named) > 1 and named == [str(i) for i in range(len(named))]
-    if any(map(_is_number, first)) and not counted:
+    names = [cell for cell in first if cell]
+    numbered = len(names) > 1 and names == [str(i) for i in range(len(names))]
+    if any(map(_is_number, first)) and not numbered:
         return False
     for _, row in _csv_rows(path, headed=True):
-        if counted:
+        if numbered:
             return any(_is_number(cell) and "." in cell for cell in row)
         if any(map(_is_number, row)):
             return True
         if any(name and name == cell for name, cell in zip(first, row, strict=True)):
             return False
-    return not counted
+    return not numbered
 
 
 def _is_number(text: str) -> bool:
@@ -255,7 +311,7 @@ def _is_number(text: str) -> bool:
 
 
 def _column(rows: Callable[[], _Rows], i: int) -> NDArray[Any]:
-    """A column as integers if it can be, else as floats, else as text."""
+    """Return a column as integers if possible, else as floats, else as text."""
     cells = np.array([row[i] for _, row in rows()])
     for dtype in (np.int64, np.float64):
         with suppress(ValueError, OverflowError):

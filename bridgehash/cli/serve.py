@@ -1,4 +1,4 @@
-"""`bridgehash serve`: models and indexes over HTTP."""
+"""`bridgehash serve`: serve models and indexes over HTTP."""
 
 from __future__ import annotations
 
@@ -11,32 +11,47 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from bridgehash._core.errors import InputError
-from bridgehash.cli.console import note
+from bridgehash.cli.console import counted, note
 
 if TYPE_CHECKING:
     from bridgehash.service.opening import Files
 
-Models = Annotated[list[Path], typer.Option("--model", help="A model; repeat for more.")]
+Models = Annotated[
+    list[Path], typer.Option("--model", metavar="FILE", help="Model file; repeatable.")
+]
 Indexes = Annotated[
-    list[Path], typer.Option("--index", help="Its index (*.bhi), in the order of the models.")
+    list[Path],
+    typer.Option(
+        "--index", metavar="FILE", help="Index file (*.bhi) of each model, in that order."
+    ),
 ]
 QueriesOf = Annotated[
     list[Path] | None,
-    typer.Option("--queries", help="An index of the other domain, to pick queries from."),
+    typer.Option(
+        "--queries", metavar="FILE", help="Index of the other domain, to pick queries from."
+    ),
 ]
 Images = Annotated[
-    list[Path] | None, typer.Option(help="Folder of pictures of the items; once, or once a model.")
+    list[Path] | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Folder of images of the items; one for all models, or one per model.",
+    ),
 ]
-QueryImages = Annotated[list[Path] | None, typer.Option(help="Folder of pictures of the queries.")]
+QueryImages = Annotated[
+    list[Path] | None, typer.Option(metavar="FOLDER", help="Folder of images of the queries.")
+]
 Backbones = Annotated[
     list[str] | None,
-    typer.Option("--backbone", help="How uploaded images become features of the queries' domain."),
+    typer.Option(
+        "--backbone", metavar="NAME", help="How uploaded images are turned into query features."
+    ),
 ]
-Host = Annotated[str, typer.Option(help="Address to listen at; any but loopback needs a key.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")]
+Host = Annotated[str, typer.Option(help="Address to listen on; other than loopback needs a key.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")]
 KeyFile = Annotated[
     Path | None,
-    typer.Option(help="File with the key that changes need; else BRIDGEHASH_API_KEY."),
+    typer.Option(help="File with the API key for changes. Default: BRIDGEHASH_API_KEY."),
 ]
 
 T = TypeVar("T")
@@ -55,8 +70,8 @@ def serve(
 ) -> None:
     """Serve models and their indexes over HTTP.
 
-    Options that are repeated go by order: the first --index belongs to the first --model. One
-    that is given once holds for all models; - stands for none.
+    Repeated options are matched by order: the first --index belongs to the first --model. An
+    option given once holds for all models; - means none.
 
     \b
     Example:
@@ -70,7 +85,9 @@ def serve(
 
     n = len(model)
     if len(index) != n:
-        raise InputError(f"--index: {len(index)} for {n} of --model; give one each, in order")
+        raise InputError(
+            f"given {len(index)} times for {counted(n, 'model')}; one per --model", "--index"
+        )
     files = [
         Files(*each)
         for each in zip(
@@ -84,12 +101,12 @@ def serve(
         )
     ]
     key = read_key(os.environ, key_file)
-    read_only = f"read-only: changes need a key, in {KEY_VARIABLE} or --key-file"
+    read_only = f"read-only: to allow changes, set {KEY_VARIABLE} or --key-file"
     run_service(files, host, port, key, "" if key else read_only)
 
 
 def require_service(command: str) -> None:
-    """Say what to install before anything is done."""
+    """Raise an error that names the extra to install, before any work."""
     try:
         from bridgehash.service import app, server  # noqa: F401
     except ImportError as error:
@@ -99,7 +116,7 @@ def require_service(command: str) -> None:
 
 
 def check_free(host: str, port: int) -> None:
-    """Refuse a port that is taken before anything takes time."""
+    """Refuse a port that is in use, before any work."""
     from bridgehash.service.server import listen
 
     listen(host, port).close()
@@ -108,7 +125,7 @@ def check_free(host: str, port: int) -> None:
 def run_service(
     files: Sequence[Files], host: str, port: int, key: str | None, remark: str = ""
 ) -> None:
-    """Serve until SIGINT or SIGTERM; tell the address, and a remark if there is one."""
+    """Serve until SIGINT or SIGTERM; print the address, and a remark if given."""
     from bridgehash.service import app, opening, server, settings
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
@@ -127,9 +144,11 @@ def run_service(
 
 
 def _each(given: Sequence[T] | None, n: int, option: str) -> list[T | None]:
-    """One for each model: as many as there are, one for all, or none; - leaves a model out."""
+    """Return one value per model; a single value holds for all, and - means none."""
     values: list[Any] = [*given] if given else ["-"]
     if len(values) not in (1, n):
-        raise InputError(f"{option}: {len(values)} for {n} of --model; give one each, or one")
+        raise InputError(
+            f"given {len(values)} times for {counted(n, 'model')}; one, or one per --model", option
+        )
     chosen = values * n if len(values) == 1 else values
     return [None if str(value) == "-" else value for value in chosen]

@@ -24,19 +24,19 @@ from bridgehash.cli.main import main
 sys.exit(main())
 """
 STUCK_WRITE = """
-import bridgehash.models.model_file, os, time
+import bridgehash._core.files, os, time
 def stuck(descriptor):
     print("writing", file=sys.stderr, flush=True)
     while True:  # a signal that another thread took is seen between two sleeps
         time.sleep(0.05)
-bridgehash.models.model_file.os.fsync = stuck
+bridgehash._core.files.os.fsync = stuck
 """
 SMALL_DISK = """
 import resource
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 """
-FIT = "fit source.npy target.npy --out new.bh --bits 64"
+FIT = "fit source.npy target.npy --out new.bh --bits 64 --preset unsupervised"
 ENCODE = "encode model.bh source.npy --domain source --out new.npy"
 ENDLESS = " --verbose --set max_iter=100000000 --set tol=0"
 

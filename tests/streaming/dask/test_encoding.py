@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from bridgehash import ATH, save
+from bridgehash.cli.encode import MANIFEST
 from bridgehash.cli.io import read_codes, read_labels
-from bridgehash.cli.sharding import MANIFEST
 from tests.streaming.dask.conftest import Domains, wait_until, write_shards
 
 Run = Callable[..., Any]
@@ -91,12 +91,12 @@ def test_in_one_process(case: Case, run: Run) -> None:
     ended = run(*case.words())
     assert (ended.code, ended.err) == (0, "")
     assert "260 rows of 12 columns" in ended.out
-    assert "9 made, 0 were there" in ended.out
+    assert "9 encoded, 0 already done" in ended.out
     case.check()
     before = case.times()
-    assert "0 made, 9 were there" in run(*case.words()).out
+    assert "0 encoded, 9 already done" in run(*case.words()).out
     assert case.times() == before
-    assert "9 made, 0 were there" in run(*case.words("--replace")).out
+    assert "9 encoded, 0 already done" in run(*case.words("--replace")).out
     assert all(case.times()[name] > before[name] for name in before)
     case.check()
 
@@ -117,7 +117,7 @@ def test_on_a_cluster(case: Case, run: Run, client: Any, monkeypatch: Any) -> No
     here = case._replace(shards=Path("shards"), out=Path("codes"))
     ended = run(*here.words("--scheduler", client.scheduler.address))
     assert (ended.code, ended.err) == (0, "")
-    assert "9 made, 0 were there" in ended.out
+    assert "9 encoded, 0 already done" in ended.out
     case.check()
 
 
@@ -139,12 +139,12 @@ def test_a_worker_killed_in_the_middle(
     ended = run(*case.words("--scheduler", client.scheduler.address))
     striker.join()
     assert (ended.code, ended.err) == (0, "")
-    assert "60 made, 0 were there" in ended.out
+    assert "60 encoded, 0 already done" in ended.out
     case.check()
 
 
 STUCK = """
-import bridgehash.models.model_file, os, sys, time
+import bridgehash._core.files, os, sys, time
 real, calls = os.fsync, []
 def stuck(descriptor):  # after the manifest and four shards, two calls each
     calls.append(descriptor)
@@ -152,7 +152,7 @@ def stuck(descriptor):  # after the manifest and four shards, two calls each
         print("stuck", file=sys.stderr, flush=True)
         time.sleep(0.05)
     real(descriptor)
-bridgehash.models.model_file.os.fsync = stuck
+bridgehash._core.files.os.fsync = stuck
 from bridgehash.cli.main import main
 sys.exit(main())
 """
@@ -171,7 +171,7 @@ def test_a_stopped_run_goes_on(in_files: Case, run: Run, end: signal.Signals) ->
     before = in_files.times()
     assert len(before) == 4
     ended = run(*in_files.words())
-    assert "5 made, 4 were there" in ended.out
+    assert "5 encoded, 4 already done" in ended.out
     assert {name: in_files.times()[name] for name in before} == before
     in_files.check()
 
@@ -181,26 +181,26 @@ def test_codes_of_something_else_are_refused(in_files: Case, run: Run, models: P
     before = in_files.times()
     other = in_files._replace(model=models / "1.bh")
     message = refused(run, *other.words())
-    assert "codes: holds codes of another model; name another folder, or make all" in message
+    assert "codes: holds codes of another model; use another folder, or encode all again" in message
     source = [str(word).replace("target", "source") for word in in_files.words()]
     assert "holds codes of the target domain" in refused(run, *source)
     assert in_files.times() == before
-    assert "9 made" in run(*other.words("--replace")).out
-    assert "9 were there" in run(*other.words()).out
+    assert "9 encoded" in run(*other.words("--replace")).out
+    assert "9 already done" in run(*other.words()).out
 
 
 def test_inputs_that_changed(in_files: Case, run: Run) -> None:
     run(*in_files.words())
     shard, codes = in_files.shards / "part-002.npy", in_files.out / "part-002.npy"
     os.utime(shard, ns=(1, 1))
-    assert f"{shard}: has changed since its codes were made" in refused(run, *in_files.words())
+    assert f"{shard}: has changed since it was encoded" in refused(run, *in_files.words())
     codes.unlink()
-    assert "1 made, 8 were there" in run(*in_files.words()).out
+    assert "1 encoded, 8 already done" in run(*in_files.words()).out
     in_files.check()
     shard.rename(in_files.shards / "part-100.npy")
-    assert f"{codes}: the input has no such shard now" in refused(run, *in_files.words())
+    assert f"{codes}: its input is gone" in refused(run, *in_files.words())
     codes.unlink()
-    assert "1 made, 8 were there" in run(*in_files.words()).out
+    assert "1 encoded, 8 already done" in run(*in_files.words()).out
 
 
 def test_files_of_others_are_neither_taken_nor_replaced(in_files: Case, run: Run) -> None:
@@ -233,31 +233,35 @@ def test_a_bad_shard_is_named_and_the_others_are_made(
     notes = ended.err.splitlines()
     assert ended.code == 2
     assert notes[0].startswith(f"note: {bad}: 1 of 348 values are not finite")
-    assert "part-200.npy: has 5 columns, but this encoder takes 12" in notes[1]
+    assert "part-200.npy: has 5 columns, but this encoder takes 12; check" in notes[1]
     assert "part-201.npy: cannot be read" in notes[2]
     assert "3 of 11 shards could not be encoded, the others are done" in notes[3]
-    assert "8 made, 0 were there" in ended.out
+    assert "8 encoded, 0 already done" in ended.out
     for name in ("part-200.npy", "part-201.npy"):
         (in_files.shards / name).unlink()
     np.save(bad, good)
-    assert "1 made, 8 were there" in run(*in_files.words(*more)).out
+    assert "1 encoded, 8 already done" in run(*in_files.words(*more)).out
     in_files.check()
 
 
 def test_what_does_not_go_together(in_files: Case, run: Run, tmp_path: Path) -> None:
     case = in_files
-    assert "--ids is for one file" in refused(run, *case.words("--ids", "x.npy"))
+    assert "--ids: works with one file" in refused(run, *case.words("--ids", "x.npy"))
     inside = case._replace(out=case.shards / "codes")
-    assert "lies in the input" in refused(run, *inside.words())
+    assert "is inside the input" in refused(run, *inside.words())
     assert "does not exist" in refused(run, *case._replace(out=tmp_path / "a" / "b").words())
     one = case._replace(shards=case.shards / "part-000.npy", out=tmp_path / "one.npy")
-    assert "--replace is for a folder" in refused(run, *one.words("--replace"))
-    assert "--scheduler is for a folder" in refused(run, *one.words("--scheduler", "tcp://x:1"))
+    assert "--replace: works with a folder" in refused(run, *one.words("--replace"))
+    assert "--scheduler: works with a folder" in refused(
+        run, *one.words("--scheduler", "tcp://x:1")
+    )
     assert "is a file" in refused(run, *case._replace(out=one.shards).words())
     (tmp_path / "empty").mkdir()
-    assert "is empty" in refused(run, *case._replace(shards=tmp_path / "empty").words())
+    assert "empty: the folder has no .npy" in refused(
+        run, *case._replace(shards=tmp_path / "empty").words()
+    )
     (case.shards / "read.me").touch()
-    assert "read.me: is no shard" in refused(run, *case.words())
+    assert "read.me: only .npy and .parquet files" in refused(run, *case.words())
     assert not case.out.exists()
 
 

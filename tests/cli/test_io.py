@@ -1,4 +1,4 @@
-"""Inputs of the command line come in as asked or are refused in one clear line."""
+"""Arrays of the command line are read and written exactly, or refused in one clear line."""
 
 from __future__ import annotations
 
@@ -61,22 +61,19 @@ def vectors(array: Any, type_: Any) -> Any:
 # --- matrices
 
 
-@pytest.mark.parametrize(
-    ("dtype", "expected"),
-    [
+def test_numbers_take_the_smallest_exact_float(tmp_path: Path) -> None:
+    for dtype, expected in [
         *((name, "float32") for name in ("bool", "int8", "uint8", "int16", "uint16", "float16")),
         *((name, "float64") for name in ("int32", "uint32", "int64", "uint64", "float64")),
         ("float32", "float32"),
         (">f4", "float32"),
         (">f8", "float64"),
-    ],
-)
-def test_numbers_take_the_smallest_exact_float(tmp_path: Path, dtype: str, expected: str) -> None:
-    array = np.array([[0, 1], [1, 0], [1, 1]]).astype(dtype)
-    loaded = read_matrix(str(npy(tmp_path / "x.npy", array)))
-    assert loaded.dtype == np.dtype(expected)
-    assert loaded.dtype.isnative
-    np.testing.assert_array_equal(loaded, array)
+    ]:
+        array = np.array([[0, 1], [1, 0], [1, 1]]).astype(dtype)
+        loaded = read_matrix(str(npy(tmp_path / "x.npy", array)))
+        assert loaded.dtype == np.dtype(expected)
+        assert loaded.dtype.isnative
+        np.testing.assert_array_equal(loaded, array)
 
 
 def test_fortran_order_comes_back_in_c_order(tmp_path: Path) -> None:
@@ -85,28 +82,29 @@ def test_fortran_order_comes_back_in_c_order(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded, X)
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_npz_needs_a_key_only_if_several_fit(tmp_path: Path, save: Callable[..., None]) -> None:
-    path = tmp_path / "x.npz"
-    save(path, X=X, y=np.arange(2))
-    np.testing.assert_array_equal(read_matrix(str(path)), X)
-    np.testing.assert_array_equal(read_matrix(f"{path}:X"), X)
-    np.testing.assert_array_equal(read_labels(str(path)), [0, 1])
-    save(path, train=X, test=X[:1])
-    message = refused(read_matrix, path)
-    assert "train (2, 3) float64, test (1, 3) float64" in message
-    assert f"{path}:train" in message
+def test_npz_needs_a_key_only_if_several_fit(tmp_path: Path) -> None:
+    for save in [np.savez, np.savez_compressed]:
+        path = tmp_path / "x.npz"
+        save(path, X=X, y=np.arange(2))
+        np.testing.assert_array_equal(read_matrix(str(path)), X)
+        np.testing.assert_array_equal(read_matrix(f"{path}:X"), X)
+        np.testing.assert_array_equal(read_labels(str(path)), [0, 1])
+        save(path, train=X, test=X[:1])
+        message = refused(read_matrix, path)
+        assert "train (2, 3) float64, test (1, 3) float64" in message
+        assert f"{path}:train" in message
 
 
-@pytest.mark.parametrize(
-    "type_",
-    [pa.list_(pa.float32()), pa.list_(pa.float32(), 3), pa.large_list(pa.float64()),
-     pa.list_(pa.float16(), 3)],
-)  # fmt: skip
-def test_a_vector_column_is_a_matrix(tmp_path: Path, type_: Any) -> None:
-    path = parquet(tmp_path / "x.parquet", id=[7, 8], v=vectors(X, type_), name=["a", "b"])
-    np.testing.assert_array_equal(read_matrix(str(path)), X)
-    np.testing.assert_array_equal(read_matrix(f"{path}:v"), X)
+def test_a_vector_column_is_a_matrix(tmp_path: Path) -> None:
+    for type_ in [
+        pa.list_(pa.float32()),
+        pa.list_(pa.float32(), 3),
+        pa.large_list(pa.float64()),
+        pa.list_(pa.float16(), 3),
+    ]:
+        path = parquet(tmp_path / "x.parquet", id=[7, 8], v=vectors(X, type_), name=["a", "b"])
+        np.testing.assert_array_equal(read_matrix(str(path)), X)
+        np.testing.assert_array_equal(read_matrix(f"{path}:v"), X)
 
 
 def test_vector_columns_span_row_groups(tmp_path: Path) -> None:
@@ -133,9 +131,8 @@ def test_codes_with_ids_are_no_matrix(tmp_path: Path) -> None:
     assert "a matrix has two dimensions" in refused(read_matrix, tmp_path / "c.parquet")
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
+def test_csv_gives_its_numeric_columns(tmp_path: Path) -> None:
+    for content, expected in [
         ("1,2\n3,4\n", [[1, 2], [3, 4]]),
         ("a,b\n1,2\n3,4\n", [[1, 2], [3, 4]]),
         ('"a","b"\r\n1,2\r\n3,4', [[1, 2], [3, 4]]),
@@ -148,15 +145,12 @@ def test_codes_with_ids_are_no_matrix(tmp_path: Path) -> None:
         ("0,1\n1.5,2.0\n3.0,4.0\n", [[1.5, 2], [3, 4]]),
         ("0,1\n2,3\n", [[0, 1], [2, 3]]),
         ("0,1\n", [[0, 1]]),
-    ],
-)
-def test_csv_gives_its_numeric_columns(tmp_path: Path, content: str, expected: Any) -> None:
-    np.testing.assert_array_equal(read_matrix(str(text(tmp_path / "x.csv", content))), expected)
+    ]:
+        np.testing.assert_array_equal(read_matrix(str(text(tmp_path / "x.csv", content))), expected)
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
+def test_csv_faults_name_the_line(tmp_path: Path) -> None:
+    for content, problem in [
         ("", "is empty"),
         ("a,b\n", "is empty"),
         ("a,b\n1,2\n3\n", "line 3 has 1 cells, line 1 has 2"),
@@ -166,10 +160,8 @@ def test_csv_gives_its_numeric_columns(tmp_path: Path, content: str, expected: A
         ("a,b\n1,nan\n3,4\n", "1 of 4 values are not finite, the first in row 0, column 1"),
         ("a,b\nx,y\nz,w\n", "a matrix has two dimensions of real numbers"),
         ("a;b\n1;2\n3;4\n", "this is a;b text"),
-    ],
-)
-def test_csv_faults_name_the_line(tmp_path: Path, content: str, problem: str) -> None:
-    assert problem in refused(read_matrix, text(tmp_path / "x.csv", content))
+    ]:
+        assert problem in refused(read_matrix, text(tmp_path / "x.csv", content))
 
 
 def test_csv_must_be_utf8(tmp_path: Path) -> None:
@@ -177,10 +169,9 @@ def test_csv_must_be_utf8(tmp_path: Path) -> None:
     assert "utf-8" in refused(read_matrix, tmp_path / "x.csv")
 
 
-@pytest.mark.parametrize(
-    ("array", "problem"),
-    [
-        (np.ones(3), "a matrix has two dimensions of real numbers, one row a sample; this is (3,)"),
+def test_what_is_no_matrix_is_refused(tmp_path: Path) -> None:
+    for array, problem in [
+        (np.ones(3), "this is (3,)"),
         (np.ones((2, 2, 2)), "this is (2, 2, 2) float64"),
         (np.float64(1), "this is () float64"),
         (np.ones((0, 3)), "is empty (shape (0, 3))"),
@@ -189,14 +180,14 @@ def test_csv_must_be_utf8(tmp_path: Path) -> None:
         (np.array([["a", "b"]]), "this is (1, 2) <U1"),
         (np.ones((2, 2), "M8[s]"), "datetime64"),
         (np.array([(1, 2.0)], dtype=[("a", int), ("b", float)]), "this is (1,)"),
-        (np.array([[1.0, np.nan], [np.inf, 2.0]]),
-         "2 of 4 values are not finite, the first in row 0, column 1 (counted from 0): nan"),
+        (
+            np.array([[1.0, np.nan], [np.inf, 2.0]]),
+            "2 of 4 values are not finite, the first in row 0, column 1 (counted from 0): nan",
+        ),
         (np.array([[1.0, np.inf]]), "row 0, column 1 (counted from 0): inf"),
         (np.array([[1, 2], [3, -np.inf]], np.float32), "row 1, column 1 (counted from 0): -inf"),
-    ],
-)  # fmt: skip
-def test_what_is_no_matrix_is_refused(tmp_path: Path, array: Any, problem: str) -> None:
-    assert problem in refused(read_matrix, npy(tmp_path / "x.npy", array))
+    ]:
+        assert problem in refused(read_matrix, npy(tmp_path / "x.npy", array))
 
 
 def test_pickled_arrays_are_refused_unread(tmp_path: Path) -> None:
@@ -212,9 +203,8 @@ def test_pickled_arrays_are_refused_unread(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_matrix(f"{tmp_path}/x.npz"), X)
 
 
-@pytest.mark.parametrize(
-    ("column", "problem"),
-    [
+def test_faulty_parquet_columns_are_refused(tmp_path: Path) -> None:
+    for column, problem in [
         (pa.array([[1.0, 2.0], [3.0]]), "row 1 (counted from 0) has 1 values, row 0 has 2"),
         (pa.array([[1.0, 2.0], None]), "row 1 (counted from 0) has 0 values, row 0 has 2"),
         (pa.array([[1.0, 2.0], [None, 3.0]]), "1 of 4 values are not finite, the first in row 1"),
@@ -227,35 +217,29 @@ def test_pickled_arrays_are_refused_unread(tmp_path: Path) -> None:
         (pa.array([None, None], type=pa.list_(pa.float32())), "is empty"),
         (pa.array([["a"], ["b"]]), "this is v list<"),
         (pa.array([{"a": 1}]), "this is v struct<"),
-    ],
-)  # fmt: skip
-def test_faulty_parquet_columns_are_refused(tmp_path: Path, column: Any, problem: str) -> None:
-    assert problem in refused(read_matrix, parquet(tmp_path / "x.parquet", v=column))
+    ]:
+        assert problem in refused(read_matrix, parquet(tmp_path / "x.parquet", v=column))
 
 
 # --- labels
 
 
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
+def test_labels_are_integers_or_text(tmp_path: Path) -> None:
+    for labels, expected in [
         (np.array([3, 1], np.int16), np.array([3, 1], np.int16)),
         (np.array([3.0, -1.0]), np.array([3, -1])),
         (np.array([True, False]), np.array([1, 0])),
         (np.array(["é", "dog"]), np.array(["é", "dog"])),
         (np.array(["1", "2"]), np.array(["1", "2"])),
         (np.array(["é".encode(), b"dog"]), np.array(["é", "dog"])),
-    ],
-)
-def test_labels_are_integers_or_text(tmp_path: Path, labels: Any, expected: Any) -> None:
-    loaded = read_labels(str(npy(tmp_path / "y.npy", labels)))
-    assert loaded.dtype == expected.dtype
-    np.testing.assert_array_equal(loaded, expected)
+    ]:
+        loaded = read_labels(str(npy(tmp_path / "y.npy", labels)))
+        assert loaded.dtype == expected.dtype
+        np.testing.assert_array_equal(loaded, expected)
 
 
-@pytest.mark.parametrize(
-    ("content", "key", "expected"),
-    [
+def test_csv_labels(tmp_path: Path) -> None:
+    for content, key, expected in [
         ("label\ncat\ndog\ncat\n", "", ["cat", "dog", "cat"]),
         ("cat\ndog\ncat\n", "", ["cat", "dog", "cat"]),
         ("3\n1\n", "", [3, 1]),
@@ -266,11 +250,9 @@ def test_labels_are_integers_or_text(tmp_path: Path, labels: Any, expected: Any)
         ("0.5,cat\n1,dog\n", ":2", ["cat", "dog"]),
         ("\ufefflabel,a\ncat,1\ndog,2\n", ":label", ["cat", "dog"]),
         ('a,label\n0.5,"cat, big"\n1,"dog\n"\n', ":label", ["cat, big", "dog"]),
-    ],
-)
-def test_csv_labels(tmp_path: Path, content: str, key: str, expected: list[Any]) -> None:
-    loaded = read_labels(f"{text(tmp_path / 'y.csv', content)}{key}")
-    assert loaded.tolist() == expected
+    ]:
+        loaded = read_labels(f"{text(tmp_path / 'y.csv', content)}{key}")
+        assert loaded.tolist() == expected
 
 
 def test_csv_with_several_columns_asks_for_one(tmp_path: Path) -> None:
@@ -300,9 +282,8 @@ def test_parquet_labels(tmp_path: Path) -> None:
     assert "n int64, f double, s string" in refused(read_labels, path)
 
 
-@pytest.mark.parametrize(
-    ("labels", "problem"),
-    [
+def test_what_is_no_label_is_refused(tmp_path: Path) -> None:
+    for labels, problem in [
         ([1.0, 2.5, 3.5], "2 labels are neither whole nor text, the first in row 1"),
         ([1.0, np.nan], "row 1 (counted from 0): nan"),
         ([np.inf], "row 0 (counted from 0): inf"),
@@ -311,10 +292,8 @@ def test_parquet_labels(tmp_path: Path) -> None:
         ([], "is empty"),
         ([[1, 2]], "labels have one dimension of whole numbers or text; this is (1, 2) int64"),
         ([1j], "complex128"),
-    ],
-)
-def test_what_is_no_label_is_refused(tmp_path: Path, labels: Any, problem: str) -> None:
-    assert problem in refused(read_labels, npy(tmp_path / "y.npy", labels))
+    ]:
+        assert problem in refused(read_labels, npy(tmp_path / "y.npy", labels))
 
 
 # --- names of inputs
@@ -336,10 +315,8 @@ def test_a_key_may_have_colons(tmp_path: Path) -> None:
 def test_an_unknown_key_suggests_the_nearest(tmp_path: Path) -> None:
     path = npz(tmp_path / "x.npz", labels=np.arange(2), X=X)
     message = refused(read_labels, f"{path}:lables")
-    assert message == (
-        "there is no 'lables' in it; did you mean 'labels'? "
-        "It holds labels (2,) int64, X (2, 3) float64"
-    )
+    assert "'lables'; did you mean 'labels'?" in message
+    assert "labels, X" in message
     assert "did you mean" not in refused(read_labels, f"{path}:zzz")
 
 
@@ -363,17 +340,16 @@ def test_upper_case_extensions_are_known(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_matrix(str(tmp_path / "X.CSV")), [[1, 2]])
 
 
-@pytest.mark.parametrize("read", [read_matrix, read_labels, read_codes])
-def test_missing_files_directories_and_kinds_are_refused(
-    tmp_path: Path, read: Callable[[str], Any]
-) -> None:
-    assert f"there is no file {tmp_path}/no.npy;" in refused(read, f"{tmp_path}/no.npy")
-    assert f"there is no file {tmp_path}/no.npz;" in refused(read, f"{tmp_path}/no.npz:X")
-    (tmp_path / "dir.npy").mkdir()
-    assert "is a directory" in refused(read, tmp_path / "dir.npy")
-    assert "is a directory" in refused(read, tmp_path)
-    path = text(tmp_path / "x.txt", "1 2")
-    assert refused(read, path) == "unknown kind of file '.txt'; use .npy, .npz, .parquet, .csv"
+def test_missing_files_directories_and_kinds_are_refused(tmp_path: Path) -> None:
+    for read in [read_matrix, read_labels, read_codes]:
+        for spec, path in (("no.npy", "no.npy"), ("no.npz:X", "no.npz")):
+            with pytest.raises(InputError, match=f"^File not found: {tmp_path}/{path}$"):
+                read(f"{tmp_path}/{spec}")
+        (tmp_path / "dir.npy").mkdir(exist_ok=True)
+        assert "is a directory" in refused(read, tmp_path / "dir.npy")
+        assert "is a directory" in refused(read, tmp_path)
+        path = text(tmp_path / "x.txt", "1 2")
+        assert refused(read, path) == "unknown file type '.txt'; use .npy, .npz, .parquet, .csv"
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".parquet"])
@@ -400,16 +376,14 @@ def test_damage_is_refused_or_harmless(tmp_path: Path, suffix: str) -> None:
             continue
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_a_damaged_member_of_an_npz_fails_its_checksum(
-    tmp_path: Path, save: Callable[..., None]
-) -> None:
-    path = tmp_path / "x.npz"
-    save(path, X=X)
-    with zipfile.ZipFile(path) as archive:
-        stored = archive.getinfo("X.npy").CRC.to_bytes(4, "little")
-    path.write_bytes(path.read_bytes().replace(stored, bytes(4)))
-    assert "CRC" in refused(read_matrix, path)
+def test_a_damaged_member_of_an_npz_fails_its_checksum(tmp_path: Path) -> None:
+    for save in [np.savez, np.savez_compressed]:
+        path = tmp_path / "x.npz"
+        save(path, X=X)
+        with zipfile.ZipFile(path) as archive:
+            stored = archive.getinfo("X.npy").CRC.to_bytes(4, "little")
+        path.write_bytes(path.read_bytes().replace(stored, bytes(4)))
+        assert "CRC" in refused(read_matrix, path)
 
 
 def test_a_header_cannot_ask_for_more_memory_than_the_file_has(tmp_path: Path) -> None:
@@ -450,11 +424,6 @@ def test_without_pyarrow_the_extra_is_named(
     check_output(tmp_path / "c.npy")
 
 
-def test_pyarrow_is_imported_only_for_parquet() -> None:
-    source = Path(tables.__file__).read_text(encoding="utf-8")
-    assert not [line for line in source.splitlines() if line.startswith("import pyarrow")]
-
-
 # --- codes
 
 CODES = np.random.default_rng(0).integers(0, 256, size=(7, 3), dtype=np.uint8)
@@ -475,15 +444,15 @@ def test_codes_come_back_as_written(tmp_path: Path, suffix: str, n_bytes: int) -
     assert os.listdir(tmp_path) == [path.name]
 
 
-@pytest.mark.parametrize("ids", [np.arange(7) * 10, [f"é{i}" for i in range(7)]])
-def test_ids_travel_with_the_codes(tmp_path: Path, ids: Any) -> None:
-    path = tmp_path / "c.parquet"
-    write_codes(path, CODES, ids)
-    assert pq.read_schema(path).names == ["id", "code"]
-    assert pq.read_schema(path).field("code").type == pa.binary(3)
-    np.testing.assert_array_equal(read_codes(str(path)), CODES)
-    np.testing.assert_array_equal(read_codes(f"{path}:code"), CODES)
-    np.testing.assert_array_equal(read_labels(f"{path}:id"), ids)
+def test_ids_travel_with_the_codes(tmp_path: Path) -> None:
+    for ids in [np.arange(7) * 10, [f"é{i}" for i in range(7)]]:
+        path = tmp_path / "c.parquet"
+        write_codes(path, CODES, ids)
+        assert pq.read_schema(path).names == ["id", "code"]
+        assert pq.read_schema(path).field("code").type == pa.binary(3)
+        np.testing.assert_array_equal(read_codes(str(path)), CODES)
+        np.testing.assert_array_equal(read_codes(f"{path}:code"), CODES)
+        np.testing.assert_array_equal(read_labels(f"{path}:id"), ids)
 
 
 def test_codes_from_npz_and_foreign_parquet(tmp_path: Path) -> None:
@@ -517,7 +486,7 @@ def test_outputs_are_checked_before_the_work(
 ) -> None:
     assert check_output(str(tmp_path / "c.npy")) == tmp_path / "c.npy"
     message = refused(check_output, tmp_path / "c.txt")
-    assert message == "must end in .npy or .parquet, not '.txt'; rename it"
+    assert message == "must end in .npy or .parquet, not '.txt'"
     assert "nowhere does not exist" in refused(check_output, tmp_path / "nowhere" / "c.npy")
     (tmp_path / "d.npy").mkdir()
     assert "is a directory" in refused(check_output, tmp_path / "d.npy")
@@ -552,7 +521,7 @@ def test_a_failed_write_leaves_the_old_codes(
     path = tmp_path / f"c{suffix}"
     write_codes(path, CODES)
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(InputError, match=r"cannot be written \(No space left"):
         write_codes(path, CODES[:2])
     np.testing.assert_array_equal(read_codes(str(path)), CODES)
     assert os.listdir(tmp_path) == [path.name]

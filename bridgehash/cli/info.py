@@ -1,38 +1,68 @@
-"""What `bridgehash info` tells of a saved model: a record for JSON, and lines for people."""
+"""`bridgehash info`: describe a saved model or index."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
+import typer
 from rich.filesize import decimal
-from sklearn.base import BaseEstimator
 
-from bridgehash import load
-from bridgehash.baselines.shared import Shared
-from bridgehash.bench.extras import objective_course
-from bridgehash.cli.console import counted
-from bridgehash.cli.models import Domain
-from bridgehash.models.base import BaseHasher, BaseTransferHasher
-from bridgehash.models.encoder import LinearEncoder
-from bridgehash.models.model_file import load_model
-from bridgehash.models.provenance import encoder_of
+from bridgehash.cli import options as opt
+from bridgehash.cli.console import counted, show_fields
+
+if TYPE_CHECKING:
+    from bridgehash.models.encoder import LinearEncoder
+
+SavedFile = Annotated[Path, typer.Argument(metavar="FILE", help="A model (*.bh) or index (*.bhi).")]
+
+
+def info(file: SavedFile, as_json: opt.Json = False) -> None:
+    """Describe a saved model: its method, parameters and fit. Also describes an index file.
+
+    \b
+    Example:
+      bridgehash info model.bh
+    """
+    from bridgehash.cli.index import index_fields, index_record
+    from bridgehash.models.model_file import map_model
+
+    if map_model(file).kind == "index":
+        record = index_record(str(file), None)
+        lines = index_fields(record)
+    else:
+        record = describe(file)
+        lines = _model_fields(record)
+    if as_json:
+        print(json.dumps(record, indent=2))
+    else:
+        show_fields(lines)
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """All that is known of the model in a file, as JSON can hold it."""
+    """Return everything known about the model in a file, as JSON values."""
+    from bridgehash import load
+    from bridgehash.baselines import Shared
+    from bridgehash.models.base import BaseHasher, BaseTransferHasher
+    from bridgehash.models.model_file import load_model
+    from bridgehash.models.provenance import encoder_of
+
     file, model = load_model(path), load(path)
     two = isinstance(model, BaseTransferHasher)
     encoders = {
         domain or "encoder": encoder_of(model, path, domain, "--domain")
-        for domain in (tuple(map(str, Domain)) if two else (None,))
+        for domain in (("source", "target") if two else (None,))
     }
+    one = "one-domain hasher" if isinstance(model, BaseHasher) else "encoder"
+    method = type(model).__name__
+    if isinstance(model, Shared):
+        method = f"{method}({type(model.hasher).__name__})"
     return {
         "file": str(path),
         "file_size": path.stat().st_size,
-        "kind": _kind(model),
-        "method": _method(model),
+        "kind": "two-domain hasher" if two else one,
+        "method": method,
         "n_bits": next(iter(encoders.values())).n_bits,
         **{name: _encoder(encoder) for name, encoder in encoders.items()},
         "parameters": _plain_all(model.get_params(deep=False)),
@@ -43,44 +73,38 @@ def describe(path: Path) -> dict[str, Any]:
 
 
 def fit_record(model: Any) -> dict[str, Any]:
-    """Rounds and objective of a fit, where the method leaves any."""
+    """Return iterations and objective of a fit, if the method has them."""
+    from bridgehash.bench.extras import objective_course
+
     fitted = getattr(model, "hasher_", model)  # inside `Shared`
     course = objective_course(fitted)
     if not course:
         return {}
-    agreement = getattr(fitted, "agreement_", None)
-    return {
-        **({} if agreement is None else {"agreement": round(float(agreement), 3)}),
-        "n_iter": int(fitted.n_iter_),
-        **({"converged": bool(fitted.converged_)} if _stops_by_itself(fitted) else {}),
-        "objective": {"first": course[0], "last": course[-1]},
-    }
-
-
-def _stops_by_itself(fitted: Any) -> bool:
-    """Does it tell whether it settled? Not where the number of rounds is fixed."""
-    return hasattr(fitted, "converged_") and fitted.tol > 0
+    record: dict[str, Any] = {}
+    if getattr(fitted, "agreement_", None) is not None:
+        record["agreement"] = round(float(fitted.agreement_), 3)
+    record["n_iter"] = int(fitted.n_iter_)
+    if hasattr(fitted, "converged_") and fitted.tol > 0:  # else the number of iterations is fixed
+        record["converged"] = bool(fitted.converged_)
+    return record | {"objective": {"first": course[0], "last": course[-1]}}
 
 
 def fit_fields(record: dict[str, Any]) -> list[tuple[str, str]]:
-    """The lines of a `fit_record`."""
+    """Return a `fit_record` as names and values to print."""
     if "objective" not in record:
         return []
     objective = record["objective"]
     converged = {True: ", converged", False: ", not converged", None: ""}[record.get("converged")]
     agreement = record.get("agreement")
-    searched = [] if agreement is None else [("bridge", f"searches agree by {agreement:.2f}")]
     return [
-        *searched,
+        *([] if agreement is None else [("agreement", f"{agreement:.2f} (1: full, 0: chance)")]),
         ("iterations", f"{record['n_iter']}{converged}"),
         ("objective", f"{objective['first']:.6g} -> {objective['last']:.6g}"),
     ]
 
 
-def described_fields(record: dict[str, Any]) -> list[tuple[str, str]]:
-    """The lines of `describe`."""
+def _model_fields(record: dict[str, Any]) -> list[tuple[str, str]]:
     encoders = [(name, record[name]) for name in ("source", "target", "encoder") if name in record]
-    versions = f"{record['format_version']}, written by bridgehash {record['package_version']}"
     return [
         ("file", f"{record['file']} ({decimal(record['file_size'])})"),
         ("kind", record["kind"]),
@@ -88,21 +112,10 @@ def described_fields(record: dict[str, Any]) -> list[tuple[str, str]]:
         ("bits", str(record["n_bits"])),
         *((name, _encoder_line(encoder)) for name, encoder in encoders),
         *fit_fields(record),
-        ("format", versions),
+        ("format", f"{record['format_version']}, bridgehash {record['package_version']}"),
         ("parameters", ""),
         *((f"  {name}", _text(value)) for name, value in record["parameters"].items()),
     ]
-
-
-def _kind(model: Any) -> str:
-    if isinstance(model, BaseTransferHasher):
-        return "hasher of two domains"
-    return "hasher of one domain" if isinstance(model, BaseHasher) else "encoder"
-
-
-def _method(model: Any) -> str:
-    name = type(model).__name__
-    return f"{name}({type(model.hasher).__name__})" if isinstance(model, Shared) else name
 
 
 def _encoder(encoder: LinearEncoder) -> dict[str, Any]:
@@ -115,7 +128,10 @@ def _encoder_line(encoder: dict[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A parameter as JSON can hold it; an array is told by its shape."""
+    """Return a parameter as a JSON value; an array is described by its shape."""
+    import numpy as np
+    from sklearn.base import BaseEstimator
+
     if isinstance(value, BaseEstimator):
         return {"class": type(value).__name__, **_plain_all(value.get_params(deep=False))}
     if isinstance(value, np.ndarray):
@@ -130,7 +146,7 @@ def _plain_all(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """A plain value in words.
+    """Return a JSON value as text.
 
     >>> _text({"class": "KNNGraph", "n_neighbors": 20, "mutual": True})
     'KNNGraph(n_neighbors=20, mutual=True)'

@@ -17,7 +17,7 @@ from numpy.lib.npyio import NpzFile
 
 pytest.importorskip("fastapi", reason="no service: pip install 'bridgehash[serve]'")
 
-from bridgehash.cli import demo_collections, demo_service
+from bridgehash.cli import demo_serve
 from bridgehash.cli.main import main
 from bridgehash.datasets import digit_domains
 from bridgehash.features.folder import class_of, list_images
@@ -40,11 +40,9 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_catalogues_of_the_digits_can_be_opened(tmp_path: Path) -> None:
     domains = digit_domains(200, n_queries=20)
-    files = demo_service.make_catalogues(
-        tmp_path, [demo_collections.digits(tmp_path / "digits", domains)]
-    )
+    files = demo_serve.make_catalogues(tmp_path, [demo_serve.digits(tmp_path / "digits", domains)])
     catalogues = open_catalogues(files, make_settings("127.0.0.1", None))
-    assert list(catalogues) == [f"digits-{coding.name}" for coding in demo_service.CODINGS]
+    assert list(catalogues) == [f"digits-{method.label}" for method, _ in demo_serve.CODINGS]
     assert {each.n_bits for each in catalogues.values()} == {16, 64, 128}
     for each in catalogues.values():
         assert len(each.store.index) == 100
@@ -59,7 +57,7 @@ def test_pictures_are_the_digits(tmp_path: Path) -> None:
     domains = digit_domains(60, n_queries=8)
     (tmp_path / "digits" / "source").mkdir(parents=True)
     (tmp_path / "digits" / "source" / "999.png").write_bytes(b"of a larger run")
-    collection = demo_collections.digits(tmp_path / "digits", domains)
+    collection = demo_serve.digits(tmp_path / "digits", domains)
     assert len(list(collection.items.pictures.iterdir())) == 30
     with Image.open(collection.items.pictures / "7.png") as image:
         ink = 1.0 - np.asarray(image).reshape(8, 8, 8, 8).mean(axis=(1, 3)) / 255
@@ -70,8 +68,8 @@ def test_pictures_are_the_digits(tmp_path: Path) -> None:
 def test_without_the_data_pack_there_are_digits_only(
     nowhere: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert demo_collections.sketches_and_photos() is None
-    (found,) = demo_service.find_collections(nowhere / "out")
+    assert demo_serve.sketches_and_photos() is None
+    (found,) = demo_serve.find_data(nowhere / "out")
     assert found.name == "digits"
     assert "BRIDGEHASH_DATA" in capsys.readouterr().err
 
@@ -83,7 +81,7 @@ def test_sketches_and_photos_go_with_their_pictures(
     if not (folder / "images" / "index.csv").is_file():
         pytest.skip("no images in the data pack")
     monkeypatch.setenv("BRIDGEHASH_DATA", str(folder))
-    collection = demo_collections.sketches_and_photos()
+    collection = demo_serve.sketches_and_photos()
     assert collection is not None
     for part in (collection.items, collection.queries):
         assert [class_of(name) for name in list_images(part.pictures)] == part.tags.tolist()
@@ -93,7 +91,7 @@ def test_sketches_and_photos_go_with_their_pictures(
 
 def test_a_port_belongs_to_serve(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--port", "8000"]) == 2
-    assert "--port belongs to --serve" in capsys.readouterr().err
+    assert "--port: needs --serve" in capsys.readouterr().err
 
 
 def test_a_file_in_place_of_the_folder_is_refused(
@@ -110,7 +108,7 @@ def test_a_port_that_is_taken_is_told_before_anything_is_made(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert main(["demo", "--serve", "--port", port]) == 2
-    assert f"--port {port}: cannot listen there" in capsys.readouterr().err
+    assert port in capsys.readouterr().err
     assert not (nowhere / "here" / "demo").exists()
 
 

@@ -1,0 +1,380 @@
+"""`bridgehash fit`: learn hash functions for two domains and save them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.filesize import decimal
+
+from bridgehash._core.errors import BridgeWarning, InputError, named, unknown
+from bridgehash.cli import options as opt
+from bridgehash.cli.console import counted, may_animate, note, say, show_fields
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+    from bridgehash.ath.fit import RuntimeOptions
+    from bridgehash.models.base import BaseTransferHasher
+
+Data = dict[str, Any]  # X_source, X_target and, if given, y_source, y_target, pairs
+
+MODEL_SUFFIXES = (".bh", ".safetensors")
+
+Source = Annotated[str, typer.Argument(metavar="SOURCE", help="Features of the source domain.")]
+Target = Annotated[str, typer.Argument(metavar="TARGET", help="Features of the target domain.")]
+ModelOut = Annotated[Path, typer.Option("--out", help="Model file to write: *.bh")]
+MethodName = Annotated[
+    str,
+    typer.Option(help="A name from `bridgehash methods`; `ath` chooses a preset by the data."),
+]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Preset of ath: {', '.join(opt.PRESETS)}. `--method ath --preset kernel` is the "
+        "same as `--method ath-kernel`."
+    ),
+]
+Published = Annotated[
+    bool,
+    typer.Option(
+        "--published",
+        help="Use the constants of the paper instead of the tuned ones; for its four variants.",
+    ),
+]
+LabelsSource = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPEC", help="Labels of the source: text, or whole numbers with -1 for unknown."
+    ),
+]
+LabelsTarget = Annotated[
+    str | None, typer.Option(metavar="SPEC", help="Labels of the target, of the same kind.")
+]
+Pairs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPEC",
+        help="Two columns of row numbers from 0: a source row and the target row that matches it.",
+    ),
+]
+Bits = Annotated[int, typer.Option(min=1, max=opt.MAX_BITS, help="Code length.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set a parameter of the method; repeatable. An unknown key lists all parameters.",
+    ),
+]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE", help="Memory the fit may use beyond its inputs, such as 4GiB (ath only)."
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Where to compute: auto, cpu, cuda, cuda:1 (ath only)."),
+]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")]
+Verbose = Annotated[
+    bool | None,
+    typer.Option(
+        "--verbose/--quiet",
+        "-v/-q",
+        show_default=False,
+        help="-v logs each step, -q shows only errors. Default: a progress bar on a terminal.",
+    ),
+]
+
+
+def fit(
+    source: Source,
+    target: Target,
+    out: ModelOut,
+    method: MethodName = "ath",
+    preset: Preset = None,
+    published: Published = False,
+    labels_source: LabelsSource = None,
+    labels_target: LabelsTarget = None,
+    pairs: Pairs = None,
+    bits: Bits = 64,
+    settings: Settings = None,
+    scheduler: opt.Scheduler = None,
+    memory_limit: MemoryLimit = None,
+    device: Device = None,
+    seed: Seed = 0,
+    verbose: Verbose = None,
+) -> None:
+    """Learn hash functions for two domains and save them.
+
+    Inputs have one row per sample: FILE.npy, FILE.npz:KEY, FILE.parquet:COLUMN, FILE.csv,
+    FOLDER.zarr, or a folder of .npy or .parquet files that are read in the order of their names.
+    The two domains may differ in rows and in columns.
+
+    \b
+    Example:
+      bridgehash fit photos.npy sketches.npy --out model.bh --bits 32 \\
+        --labels-source photos.csv:class --set max_iter=100
+    """
+    started = perf_counter()
+    from bridgehash import ATH, save
+    from bridgehash._core.validation import check_parameters
+    from bridgehash.ath.fit import RuntimeOptions
+    from bridgehash.cli.info import fit_fields, fit_record
+    from bridgehash.cli.io import check_output
+    from bridgehash.registry import inner_estimator
+
+    path = check_output(out, MODEL_SUFFIXES)
+    progress = may_animate() if verbose is None else verbose
+    runtime = RuntimeOptions(device, memory_limit, progress)
+    check_parameters(runtime)
+    in_blocks = bool(scheduler or memory_limit)
+    if verbose:
+        say(f"reading {source} and {target}")
+    data = read_data(source, target, labels_source, labels_target, pairs, in_blocks=in_blocks)
+    name, reason = method_name(method, preset, published, data)
+    hasher = build(name, bits, seed, settings or [])
+    if verbose is not False:
+        for text in unused(hasher, data):
+            note(f"{name} does not use {text}; ignored")
+    check_runtime(inner_estimator(hasher), name, scheduler, runtime)
+    if verbose:
+        say("fitting")
+    with warnings.catch_warnings(), on_cluster(scheduler):
+        from sklearn.exceptions import ConvergenceWarning
+
+        for category in (ConvergenceWarning, BridgeWarning):
+            warnings.simplefilter("ignore" if verbose is False else "always", category)
+        try:
+            hasher.fit(**data, **(vars(runtime) if isinstance(hasher, ATH) else {}))
+        except InputError as error:
+            files = {"X_source": source, "X_target": target}
+            argument = files.get(error.argument, error.argument)
+            raise InputError(error.problem, argument) from error
+    with named(path, writing=True):
+        save(hasher, path)
+    if verbose is not False:
+        show_fields(
+            [
+                ("method", f"{name} ({reason})" if reason else name),
+                *((side, _size(data, side)) for side in ("source", "target")),
+                *([("pairs", str(len(data["pairs"])))] if "pairs" in data else []),
+                ("bits", str(hasher.encoder("target").n_bits)),
+                *fit_fields(fit_record(hasher)),
+                ("written", f"{path} ({decimal(path.stat().st_size)})"),
+                ("time", f"{perf_counter() - started:.1f} s"),
+            ]
+        )
+
+
+def read_data(
+    source: str,
+    target: str,
+    labels_source: str | None,
+    labels_target: str | None,
+    pairs: str | None,
+    *,
+    in_blocks: bool = False,
+) -> Data:
+    """Return the arguments of a hasher's `fit`; with `in_blocks` files are opened, not read."""
+    from bridgehash.cli.io import check_same_kind, read_row_labels
+
+    data: Data = {}
+    labels: dict[str, Any] = {}
+    for side, spec, y in (("source", source, labels_source), ("target", target, labels_target)):
+        X = data[f"X_{side}"] = _read_rows(spec, in_blocks)
+        if len(X) < 2:
+            raise InputError("has 1 row; at least 2 are needed", spec)
+        if y is not None:
+            labels[y] = data[f"y_{side}"] = read_row_labels(y, len(X), spec)
+    check_same_kind(labels)
+    if pairs is not None:
+        data["pairs"] = _read_pairs(pairs)
+    return data
+
+
+def _read_rows(spec: str, in_blocks: bool) -> Any:
+    from bridgehash.cli.io import read_matrix
+    from bridgehash.streaming.blocks import as_blocks, read_all
+
+    if Path(spec).is_dir():
+        rows = as_blocks(spec)
+        return rows if in_blocks else read_all(rows)
+    suffix = Path(spec).suffix.lower().partition(":")[0]
+    if in_blocks and suffix in (".npy", ".parquet"):
+        return as_blocks(spec)
+    return read_matrix(spec)
+
+
+def _read_pairs(spec: str) -> Any:
+    import numpy as np
+
+    from bridgehash.cli.io import read_matrix
+
+    numbers = read_matrix(spec)
+    if numbers.shape[1] != 2 or (numbers != np.round(numbers)).any():
+        raise InputError(
+            f"has {counted(numbers.shape[1], 'column')}; pairs have two columns of whole numbers: "
+            "a row of the source and a row of the target",
+            spec,
+        )
+    return numbers.astype(np.intp)
+
+
+def method_name(method: str, preset: str | None, published: bool, data: Data) -> tuple[str, str]:
+    """Return the registered name of a method and, if the data chose it, the reason.
+
+    `--method ath --preset kernel`, `--method ath-kernel` and `--preset kernel` are the same.
+    """
+    from bridgehash.registry import METHODS, ath_name, choose_preset
+
+    reason = ""
+    method = method.replace("_", "-")
+    if method == "ath":
+        if preset is None:
+            preset, reason = choose_preset(**data, published=published)
+        known = [name for name in opt.PRESETS if ath_name(name, published=published) in METHODS]
+        preset = preset.replace("_", "-")
+        if preset not in known:
+            kind = "published preset" if published else "preset"
+            raise InputError(unknown(kind, preset, known), "preset")
+        return ath_name(preset, published=published), reason
+    if preset is not None:
+        raise InputError(f"{preset!r} needs --method ath, not {method}; drop one of them", "preset")
+    if method not in METHODS:
+        raise InputError(unknown("method", method, ["ath", *METHODS]), "method")
+    if not published or method.endswith("-published"):
+        return method, reason
+    if f"{method}-published" not in METHODS:
+        known = [name for name in METHODS if f"{name}-published" in METHODS]
+        raise InputError(f"needs one of {', '.join(known)}, not {method}", "--published")
+    return f"{method}-published", reason
+
+
+def build(name: str, n_bits: int, seed: int, settings: Iterable[str]) -> BaseTransferHasher:
+    """Return an unfitted hasher with the parameters of `key=value` settings."""
+    from sklearn.base import clone
+
+    from bridgehash._core.validation import check_parameters
+    from bridgehash.registry import find_method, inner_estimator
+
+    hasher: BaseTransferHasher = clone(find_method(name).prepared(n_bits, seed))
+    estimator = inner_estimator(hasher)
+    _apply_settings(estimator, dict(map(_parse, settings)))
+    check_parameters(estimator)
+    return hasher
+
+
+def _apply_settings(estimator: BaseEstimator, wanted: Mapping[str, Any]) -> None:
+    """Set parameters; `part__key` is a parameter of a part such as a graph."""
+    for deep in (False, True):
+        chosen = {key: value for key, value in wanted.items() if ("__" in key) == deep}
+        if deep and chosen:
+            _replace_names(estimator, {key.partition("__")[0] for key in chosen})
+        known = estimator.get_params(deep=deep)
+        for key, value in chosen.items():
+            if key not in known:
+                raise InputError(unknown("parameter", key, _all_parameters(estimator)), "--set")
+            if isinstance(known[key], bool) and not isinstance(value, bool):
+                raise InputError(f"{key}={value!r} is not allowed; use true or false", "--set")
+        estimator.set_params(**chosen)
+
+
+def _parse(setting: str) -> tuple[str, Any]:
+    """Return key and value of `key=value`: JSON if it can be parsed, else text.
+
+    >>> _parse("lam=0.5"), _parse("start=pca"), _parse("feature_map=null")
+    (('lam', 0.5), ('start', 'pca'), ('feature_map', None))
+    """
+    key, equals, text = (part.strip() for part in setting.partition("="))
+    if not (key and equals):
+        raise InputError(f"{setting!r} is not of the form key=value; write --set lam=0.5", "--set")
+    try:
+        return key, json.loads(text)
+    except (ValueError, RecursionError):
+        return key, {"None": None, "True": True, "False": False}.get(text, text)
+
+
+def _replace_names(estimator: BaseEstimator, parts: Collection[str]) -> None:
+    """Replace the names of parts by objects, whose parameters can be set."""
+    from sklearn.base import clone
+
+    from bridgehash.ath.presets import NAMED_PARTS
+
+    for part, value in estimator.get_params(deep=False).items():
+        objects = NAMED_PARTS.get(part, {})
+        if part in parts and isinstance(value, str) and value in objects:
+            estimator.set_params(**{part: clone(objects[value])})
+
+
+def _all_parameters(estimator: BaseEstimator) -> list[str]:
+    from sklearn.base import clone
+
+    estimator = clone(estimator)
+    _replace_names(estimator, estimator.get_params(deep=False))
+    return sorted(estimator.get_params(deep=True))
+
+
+def unused(hasher: BaseTransferHasher, given: Collection[str]) -> list[str]:
+    """Return which of the given labels and pairs the hasher ignores, in words."""
+    words = {
+        "y_source": "labels of the source",
+        "y_target": "labels of the target",
+        "pairs": "pairs",
+    }
+    used = hasher.used_inputs()
+    return [text for name, text in words.items() if name in given and name not in used]
+
+
+def check_runtime(
+    estimator: BaseEstimator, name: str, scheduler: str | None, runtime: RuntimeOptions
+) -> None:
+    """Refuse runtime options that the method cannot use, before anything takes time."""
+    from bridgehash import ATH
+    from bridgehash.ath.fit import check_in_blocks
+
+    values = {
+        "--scheduler": scheduler,
+        "--memory-limit": runtime.memory_limit,
+        "--device": runtime.device,
+    }
+    given = [option for option, value in values.items() if value]
+    if given and not isinstance(estimator, ATH):
+        raise InputError(f"works with ath methods only, not {name}; drop it", given[0])
+    if scheduler and len(given) > 1:
+        raise InputError(f"cannot be combined with {given[1]}; drop one of them", "--scheduler")
+    if scheduler:
+        try:
+            check_in_blocks(estimator)
+        except InputError as error:
+            raise InputError(
+                f"{name} needs all rows in one memory; use --preset unsupervised, semi-supervised "
+                "or supervised, or drop --scheduler",
+                "--scheduler",
+            ) from error
+
+
+@contextmanager
+def on_cluster(scheduler: str | None) -> Iterator[None]:
+    """Run what is inside on the workers of a Dask scheduler, if one is given."""
+    if scheduler is None:
+        yield
+        return
+    from bridgehash.streaming.dask import cluster, quiet
+
+    with quiet(), cluster(scheduler):
+        yield
+
+
+def _size(data: Data, side: str) -> str:
+    n, d = data[f"X_{side}"].shape
+    labelled = ", labelled" if f"y_{side}" in data else ""
+    return f"{counted(n, 'row')}, {counted(d, 'column')}{labelled}"

@@ -1,0 +1,142 @@
+"""`bridgehash search`: find the nearest codes of an index."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bridgehash._core.errors import InputError, named
+from bridgehash._core.files import atomic_write
+from bridgehash.cli import options as opt
+from bridgehash.cli.console import note, show_fields, show_table
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_SHOWN = 20  # queries on the terminal
+
+QueryRows = Annotated[
+    str, typer.Argument(metavar="QUERIES", help="Packed codes; with --model, features to encode.")
+]
+K = Annotated[int, typer.Option("-k", min=1, help="Number of nearest codes per query.")]
+Tag = Annotated[str | None, typer.Option(metavar="TEXT", help="Search codes with this tag only.")]
+Rerank = Annotated[
+    bool,
+    typer.Option("--rerank", help="Order results by the projections of the queries; needs --model"),
+]
+ServerSearch = Annotated[
+    opt.SearchKind | None,
+    typer.Option(
+        "--search",
+        help="exact searches an approximate index exactly; needs --engine. Default: as built.",
+    ),
+]
+ResultsOut = Annotated[
+    Path | None, typer.Option("--out", help="File to write: *.npz, *.parquet or *.json")
+]
+
+
+def search(
+    index: opt.IndexName,
+    queries: QueryRows,
+    model: opt.ModelFile = None,
+    domain: opt.OneDomain = None,
+    k: K = 10,
+    tag: Tag = None,
+    rerank: Rerank = False,
+    engine: opt.Engine = None,
+    search: ServerSearch = None,
+    out: ResultsOut = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Find the nearest codes of an index.
+
+    \b
+    Example:
+      bridgehash search photos.bhi sketches.npy --model model.bh --domain target -k 5
+      bridgehash search photos sketches.npy --model model.bh --domain target \\
+        --engine postgresql://localhost/shop --tag shoes
+    """
+    from bridgehash.cli.index import load_codes, open_for
+    from bridgehash.cli.io import check_output
+    from bridgehash.index import HammingIndex
+    from bridgehash.models.provenance import check_same_model
+
+    path = None if out is None else check_output(out, (".npz", ".parquet", ".json"))
+    if rerank and model is None:
+        raise InputError("needs --model and features, to compute projections", "--rerank")
+    if rerank and engine is not None:
+        raise InputError("works with an index file only; drop it or --engine", "--rerank")
+    if search and engine is None:
+        raise InputError("needs --engine; an index file is always searched exactly", "--search")
+    with open_for(index, engine, memory_map=True, search=search) as opened:
+        query = load_codes(queries, model, domain, opened.n_bits, with_projections=rerank)
+        check_same_model(opened.about, query.about, index, model)
+        started = perf_counter()
+        if isinstance(opened, HammingIndex):
+            result = opened.search(query.codes, k, tag=tag, rerank=query.projections)
+        else:
+            result = opened.search(query.codes, k, tag=tag)
+        seconds = perf_counter() - started
+        empty = len(opened) == 0
+    distances, ids = result
+    if empty:
+        note(f"{index} holds no codes")
+    elif tag is not None and (ids < 0).all():
+        note(f"no code of {index} has the tag {tag!r}")
+    if as_json:
+        print(json.dumps(_records(distances, ids), indent=2))
+    elif path is None and (ids >= 0).any():
+        _show(distances, ids)
+    if path is not None:
+        with named(path, writing=True):
+            _write(path, distances, ids)
+        speed = f"{seconds:.2f} s, {len(ids) / max(seconds, 1e-9):.0f} queries/s"
+        show_fields([("queries", str(len(ids))), ("time", speed), ("written", str(path))])
+
+
+def _records(distances: NDArray[np.int32], ids: NDArray[np.int64]) -> list[dict[str, list[int]]]:
+    """Return one record per query, nearest first."""
+    return [
+        {"ids": i[i >= 0].tolist(), "distances": d[i >= 0].tolist()}
+        for d, i in zip(distances, ids, strict=True)
+    ]
+
+
+def _show(distances: NDArray[np.int32], ids: NDArray[np.int64]) -> None:
+    """Print the first queries, one per line."""
+    rows = []
+    for i, record in enumerate(_records(distances[:_SHOWN], ids[:_SHOWN])):
+        pairs = zip(record["ids"], record["distances"], strict=True)
+        rows.append((str(i), " ".join(f"{id_}:{distance}" for id_, distance in pairs)))
+    show_table(("query", "id:distance, nearest first"), rows)
+    if len(ids) > _SHOWN:
+        note(f"showing {_SHOWN} of {len(ids)} queries; use --out or --json for all")
+
+
+def _write(path: Path, distances: NDArray[np.int32], ids: NDArray[np.int64]) -> None:
+    """Write all queries, in the format of the file name."""
+    import numpy as np
+
+    suffix = path.suffix.lower()
+    with atomic_write(path) as temporary:
+        if suffix == ".json":
+            temporary.write_text(json.dumps(_records(distances, ids)), encoding="utf-8")
+        elif suffix == ".npz":
+            with open(temporary, "wb") as file:
+                np.savez(file, ids=ids, distances=distances)
+        else:
+            from bridgehash.streaming.formats import arrow
+
+            pa = arrow()
+            columns = {
+                "query": np.repeat(np.arange(len(ids)), ids.shape[1]),
+                "id": ids.ravel(),
+                "distance": distances.ravel(),
+            }
+            pa.parquet.write_table(pa.table(columns).filter(pa.array(ids.ravel() >= 0)), temporary)
