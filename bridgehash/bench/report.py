@@ -9,8 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from .._core.files import StrPath, atomic_write
@@ -35,7 +34,6 @@ _SIDES = {
     "cross": "Search in the source (cross-domain)",
     "single": "Search in the target (single-domain)",
 }
-_MANY_COLUMNS = 12  # wider tables have a smaller font
 
 
 class ReportCell(NamedTuple):
@@ -48,14 +46,6 @@ class ReportCell(NamedTuple):
     n_splits: int = 0  # if it is fewer than for other cells
 
 
-class ReportColumns(NamedTuple):
-    """Neighbouring columns with one heading."""
-
-    kind: str
-    name: str
-    lengths: list[int]
-
-
 @dataclass(frozen=True)
 class ReportTable:
     """A table as the template needs it."""
@@ -66,26 +56,18 @@ class ReportTable:
     rows: dict[str, list[ReportCell]]
     notes: list[str] = field(default_factory=list)
 
-    @cached_property
-    def groups(self) -> list[ReportColumns]:
+    @property
+    def groups(self) -> list[tuple[str, str, list[int]]]:
+        """Return kind, name and numbers of bits of neighbouring columns with one heading."""
         return [
-            ReportColumns(kind, name, [bits for _, _, bits in columns])
-            for (kind, name), columns in groupby(self.columns, lambda column: column[:2])
+            (*heading, [bits for _, _, bits in columns])
+            for heading, columns in groupby(self.columns, lambda column: column[:2])
         ]
 
-    @cached_property
+    @property
     def starts(self) -> set[int]:
         """Return the first column of each group."""
-        sizes = [len(group.lengths) for group in self.groups]
-        return {sum(sizes[:i]) for i in range(len(sizes))}
-
-    @property
-    def is_wide(self) -> bool:
-        return len(self.columns) > _MANY_COLUMNS
-
-    @property
-    def folded(self) -> bool:
-        return len(self.rows) > MANY_ROWS
+        return {0, *accumulate(len(lengths) for _, _, lengths in self.groups)}
 
 
 class ReportSection:
@@ -154,6 +136,7 @@ def report_page(suites: Sequence[Suite], records: list[Record]) -> str:
         sections=sections,
         totals=_totals(sections),
         command=" ".join(["bridgehash bench run", *(section.argument for section in sections)]),
+        many_rows=MANY_ROWS,
         can_draw=matplotlib_is_there,
         install=NEEDS,
         sources=_sources([run.record for section in sections for run in section.runs]),

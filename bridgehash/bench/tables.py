@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from math import isnan, nan
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,18 +70,25 @@ def runs_of(suite: Suite, records: Iterable[Record]) -> list[Run]:
     )
 
 
+def runs_by(runs: Iterable[Run], *names: str) -> dict[Any, list[Run]]:
+    """Return runs by a field, or by a tuple of fields, in order of first occurrence."""
+    key, groups = attrgetter(*names), dict[Any, list[Run]]()
+    for run in runs:
+        groups.setdefault(key(run), []).append(run)
+    return groups
+
+
 def agreements(runs: Iterable[Run]) -> list[str]:
     """Return one line per task and method on how far independent searches agreed."""
-    by_place: dict[tuple[str, str], list[float]] = {}
-    for run in runs:
-        value = run.record.get("agreement")
-        if value is not None:
-            by_place.setdefault((run.task, run.label), []).append(float(value))
-    return [
-        f"{task}, {label}: agreement of searches {np.mean(values):.2f} ± {np.std(values):.2f}, "
-        f"warnings in {sum(value < LEAST_AGREEMENT for value in values)} of {len(values)} fits"
-        for (task, label), values in by_place.items()
-    ]
+    known = [run for run in runs if run.record.get("agreement") is not None]
+    lines = []
+    for (task, label), here in runs_by(known, "task", "label").items():
+        values = np.array([run.record["agreement"] for run in here], dtype=float)
+        lines.append(
+            f"{task}, {label}: agreement of searches {values.mean():.2f} ± {values.std():.2f}, "
+            f"warnings in {(values < LEAST_AGREEMENT).sum()} of {len(values)} fits"
+        )
+    return lines
 
 
 def _lengths(suite: Suite, ran: set[int]) -> list[int]:
@@ -164,9 +172,7 @@ def result_table(suite: Suite, records: Iterable[Record], side: str, metric: str
     runs = runs_of(suite, records)
     lengths = _lengths(suite, {run.n_bits for run in runs})
     columns = [(str(task), bits) for task in suite.tasks for bits in lengths]
-    by_place: dict[tuple[str, str, int], list[Run]] = {}
-    for run in runs:
-        by_place.setdefault(run[:3], []).append(run)
+    by_place = runs_by(runs, "label", "task", "n_bits")
     rows = {
         method.label: [
             _cell(by_place.get((method.label, *column), []), side, metric) for column in columns
