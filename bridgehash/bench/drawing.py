@@ -30,8 +30,10 @@ LINES: tuple[tuple[str, Any, str], ...] = (  # colour, dashes, marker; in the or
     ("#56b4e9", (0, (3, 1, 1, 1, 1, 1)), "P"),
     ("#8a63b8", (0, (8, 2)), "<"),
 )
-# alternately light and dark, so that neighbours also differ in grey
-CLASSES = "#0072b2 #e69f00 #00795c #cc79a7 #c44e00 #56b4e9 #7a4fa3 #a8a23a #6b7280 #44aa99".split()
+CLASSES = (  # alternately light and dark, so that neighbours also differ in grey
+    *("#0072b2", "#e69f00", "#00795c", "#cc79a7", "#c44e00"),
+    *("#56b4e9", "#7a4fa3", "#a8a23a", "#6b7280", "#44aa99"),
+)
 _TEXT: Any = {  # text stays text: it can be searched and uses the font of the page
     "svg.fonttype": "none",
     "svg.hashsalt": "bridgehash",
@@ -83,13 +85,8 @@ def panel(width: float = 3.5, height: float = 2.7) -> tuple[Figure, Axes]:
 def line_style(i: int) -> dict[str, Any]:
     """Return the style of the i-th line; after the last style the first is used again."""
     colour, dashes, marker = LINES[i % len(LINES)]
-    return {
-        "color": colour,
-        "linestyle": dashes,
-        "marker": marker,
-        "markersize": 4.5,
-        "linewidth": 1.8,
-    }
+    line = {"color": colour, "linestyle": dashes, "linewidth": 1.8}
+    return line | {"marker": marker, "markersize": 4.5}
 
 
 def plain(axes: Axes) -> None:

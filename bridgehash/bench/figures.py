@@ -72,9 +72,6 @@ def task_title(task: str) -> str:
     return f"{spec.dataset}: {views}{rows}"
 
 
-# --- precision and recall
-
-
 def precision_recall(suite: Suite, runs: list[Run]) -> Plot:
     """Draw curves by Hamming radius, one line per method."""
     known = [method.label for method in suite.methods]
@@ -113,9 +110,6 @@ def _counts(runs: Iterable[Run], side: str, name: str) -> NDArray[np.int64]:
     return np.sum([run.record["scores"][side][name] for run in runs], axis=0, dtype=np.int64)
 
 
-# --- bars
-
-
 def bars(suite: Suite, runs: list[Run]) -> Plot:
     """Draw one bar per method, with the spread over splits."""
     known = [method.label for method in suite.methods]
@@ -138,18 +132,24 @@ def bars(suite: Suite, runs: list[Run]) -> Plot:
     return Plot("Mean over splits; the thin line is one standard deviation each way.", panels, [])
 
 
-# --- embedding
-
-
 def plane(suite: Suite, runs: list[Run]) -> Plot:
     """Draw the projections of both domains in the plane (t-SNE), for the first split."""
     panels: list[Panel] = []
     classes: set[int] = set()
     for run in (run for run in runs if run.seed == 0):
         title = f"{run.label}, {task_title(run.task)}, {run.n_bits} bits"
-        figure = _scatter(run.record["embedding"])
+        embedding = run.record["embedding"]
+        x, y, k = (np.array(embedding[name]) for name in ("x", "y", "class"))
+        source = np.arange(len(x)) < embedding["n_source"]
+        figure, axes = panel(3.2, 3.2)
+        for hollow, chosen in ((True, source), (False, ~source)):
+            for c in np.unique(k[chosen]):
+                here = chosen & (k == c)
+                axes.plot(x[here], y[here], **_point(CLASSES[c % len(CLASSES)], hollow=hollow))
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
         panels.append(Panel(title, figure, f"Rows of two domains as points in the plane, {title}."))
-        classes |= set(run.record["embedding"]["class"])
+        classes |= set(embedding["class"])
     return Plot(
         "Projections before the sign, embedded in the plane by t-SNE, for some rows per domain. "
         "Hollow hexagons: source. Filled circles: target. Colours: classes. The axes have no "
@@ -158,26 +158,9 @@ def plane(suite: Suite, runs: list[Run]) -> Plot:
         [
             ("source", sample(_point(SOFT, hollow=True))),
             ("target", sample(_point(SOFT))),
-            *((f"class {k}", sample(_point(_colour(k)))) for k in sorted(classes)),
+            *((f"class {k}", sample(_point(CLASSES[k % len(CLASSES)]))) for k in sorted(classes)),
         ],
     )
-
-
-def _scatter(embedding: dict[str, Any]) -> Figure:
-    x, y, k = (np.array(embedding[name]) for name in ("x", "y", "class"))
-    source = np.arange(len(x)) < embedding["n_source"]
-    figure, axes = panel(3.2, 3.2)
-    for hollow, chosen in ((True, source), (False, ~source)):
-        for c in np.unique(k[chosen]):
-            here = chosen & (k == c)
-            axes.plot(x[here], y[here], **_point(_colour(c), hollow=hollow))
-    axes.set(xticks=[], yticks=[])
-    axes.spines[:].set_visible(False)
-    return figure
-
-
-def _colour(k: int) -> str:
-    return CLASSES[k % len(CLASSES)]
 
 
 def _point(colour: str, *, hollow: bool = False) -> dict[str, Any]:
@@ -189,9 +172,6 @@ def _point(colour: str, *, hollow: bool = False) -> dict[str, Any]:
         "markeredgecolor": colour,
         "markeredgewidth": 0.9,
     }
-
-
-# --- training rows
 
 
 def samples(suite: Suite, runs: list[Run]) -> Plot:
@@ -237,9 +217,6 @@ def _samples_panel(title: str, runs: list[Run], side: str, known: list[str]) -> 
 def _n_rows(run: Run) -> int:
     """Return the training rows: the limit of the task, else those of the larger domain."""
     return parse_task(run.task).n_train or max(run.record["rows"].values())
-
-
-# --- sweeps
 
 
 def iterations(suite: Suite, runs: list[Run]) -> Plot:
@@ -383,9 +360,6 @@ PLOTS: dict[str, Callable[[Suite, list[Run]], Plot]] = {
     "tsne": plane,
     "samples": samples,
 }
-
-
-# --- shared by all figures
 
 
 def _sides(suite: Suite, task: str) -> list[str]:

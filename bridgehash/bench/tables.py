@@ -59,15 +59,11 @@ def runs_of(suite: Suite, records: Iterable[Record]) -> list[Run]:
             best[run[:4]] = run
     lengths = _lengths(suite, {run.n_bits for run in best.values()})
     rows = [method.label for method in suite.methods]
-    return sorted(
-        (run for run in best.values() if run.n_bits in lengths),
-        key=lambda run: (
-            tasks.index(run.task),
-            lengths.index(run.n_bits),
-            rows.index(run.label),
-            run.seed,
-        ),
-    )
+
+    def place(run: Run) -> tuple[int, ...]:
+        return tasks.index(run.task), lengths.index(run.n_bits), rows.index(run.label), run.seed
+
+    return sorted((run for run in best.values() if run.n_bits in lengths), key=place)
 
 
 def runs_by(runs: Iterable[Run], *names: str) -> dict[Any, list[Run]]:
@@ -117,23 +113,34 @@ class Cell:
         return f"{self.mean:.1f}{spread}"
 
 
+class ScoreTable:
+    """A table of scores: one row per method."""
+
+    columns: list[Any]
+    rows: dict[str, list[Any]]
+
+    def values(self) -> dict[str, list[float]]:
+        """Return the scores; NaN if missing."""
+        return {label: [cell.mean for cell in cells] for label, cells in self.rows.items()}
+
+    def rank(self, column: int) -> dict[str, int]:
+        """Return the rank of each method in a column, 1 for the best; missing ones have none."""
+        return column_ranks({label: values[column] for label, values in self.values().items()})
+
+    @property
+    def tally(self) -> str:
+        """Return how often each method is best, in words."""
+        return _tally(self.values())
+
+
 @dataclass(frozen=True)
-class ResultTable:
+class ResultTable(ScoreTable):
     """Methods by tasks and code lengths, for one side and one metric."""
 
     side: str
     metric: str
     columns: list[Place]
     rows: dict[str, list[Cell]]
-
-    def rank(self, column: int) -> dict[str, int]:
-        """Return the rank of each method in a column, 1 for the best; missing ones have none."""
-        return column_ranks({label: cells[column].mean for label, cells in self.rows.items()})
-
-    @property
-    def tally(self) -> str:
-        """Return how often each method is best, in words."""
-        return _tally({label: [cell.mean for cell in row] for label, row in self.rows.items()})
 
 
 def column_ranks(values: Mapping[str, float]) -> dict[str, int]:
@@ -195,17 +202,16 @@ def _setting(use: str, labels: str, settings: Mapping[str, str]) -> tuple[Any, .
 
 
 @dataclass(frozen=True)
-class Published:
+class Published(ScoreTable):
     """A table of the paper, on the data of the paper."""
 
     columns: list[tuple[str, str, int]]  # subtask, task, bits
     rows: dict[str, list[str]]
     notes: list[str]  # remarks on some of the numbers
 
-    @property
-    def tally(self) -> str:
-        """Return how often each method is best, in words."""
-        return _tally({label: [number(text) for text in row] for label, row in self.rows.items()})
+    def values(self) -> dict[str, list[float]]:
+        """Return the printed numbers; NaN if missing."""
+        return {label: [number(text) for text in cells] for label, cells in self.rows.items()}
 
 
 def number(text: str) -> float:
