@@ -8,8 +8,7 @@ or dark. Matplotlib is an optional dependency, so it is imported inside the func
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from html import escape
 from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,16 +31,8 @@ LINES: tuple[tuple[str, Any, str], ...] = (  # colour, dashes, marker; in the or
     ("#8a63b8", (0, (8, 2)), "<"),
 )
 CLASSES = (  # alternately light and dark, so that neighbours also differ in grey
-    "#0072b2",
-    "#e69f00",
-    "#00795c",
-    "#cc79a7",
-    "#c44e00",
-    "#56b4e9",
-    "#7a4fa3",
-    "#a8a23a",
-    "#6b7280",
-    "#44aa99",
+    *("#0072b2", "#e69f00", "#00795c", "#cc79a7", "#c44e00"),
+    *("#56b4e9", "#7a4fa3", "#a8a23a", "#6b7280", "#44aa99"),
 )
 _TEXT: Any = {  # text stays text: it can be searched and uses the font of the page
     "svg.fonttype": "none",
@@ -66,13 +57,11 @@ def matplotlib_is_there() -> bool:
     return True
 
 
-@contextmanager
-def page_style() -> Iterator[None]:
-    """Draw text and axes in the colours of the page."""
+def page_style() -> AbstractContextManager[None]:
+    """Return a context in which text and axes have the colours of the page."""
     from matplotlib import rc_context
 
-    with rc_context(_TEXT):
-        yield
+    return rc_context(_TEXT)
 
 
 def new_figure(
@@ -87,26 +76,17 @@ def new_figure(
     return Figure(figsize=(width, height), layout=layout, facecolor=facecolor)
 
 
-def panel(
-    width: float = 3.5,
-    height: float = 2.7,
-    layout: Literal["constrained"] | None = "constrained",
-) -> tuple[Figure, Axes]:
+def panel(width: float = 3.5, height: float = 2.7) -> tuple[Figure, Axes]:
     """Return a transparent figure with one pair of axes."""
-    figure = new_figure(width, height, layout, facecolor="none")
+    figure = new_figure(width, height, facecolor="none")
     return figure, figure.add_subplot(facecolor="none")
 
 
 def line_style(i: int) -> dict[str, Any]:
     """Return the style of the i-th line; after the last style the first is used again."""
     colour, dashes, marker = LINES[i % len(LINES)]
-    return {
-        "color": colour,
-        "linestyle": dashes,
-        "marker": marker,
-        "markersize": 4.5,
-        "linewidth": 1.8,
-    }
+    line = {"color": colour, "linestyle": dashes, "linewidth": 1.8}
+    return line | {"marker": marker, "markersize": 4.5}
 
 
 def plain(axes: Axes) -> None:
@@ -127,8 +107,8 @@ def widen(axes: Axes, least: float) -> None:
 def sample(style: dict[str, Any]) -> Figure:
     """Return a short line with its marker, or a marker alone, for a legend."""
     alone = style.get("linestyle") == "none"
-    figure, axes = panel(0.14 if alone else 0.45, 0.14, layout=None)
-    axes.set_position((0.0, 0.0, 1.0, 1.0))
+    figure = new_figure(0.14 if alone else 0.45, 0.14, layout=None, facecolor="none")
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0), facecolor="none")
     axes.plot([0, 1], [0.5, 0.5], **(style | {"marker": ""}))
     axes.plot([0.5], [0.5], **(style | {"linestyle": "none"}))
     axes.set(xlim=(0, 1), ylim=(0, 1))
@@ -160,7 +140,11 @@ def svg(figure: Figure, name: str, words: str = "") -> str:
     text = text[text.index("<svg") :].strip()
     for unneeded in (r"<metadata>.*?</metadata>\s*", r"<defs>\s*<style.*?</style>\s*</defs>\s*"):
         text = re.sub(unneeded, "", text, flags=re.DOTALL)  # a style would affect the whole page
-    text = re.sub(r' (?:d|x|y|transform)="[^"]*"', _rounded, text)
+    text = re.sub(  # two decimals are finer than any screen
+        r' (?:d|x|y|transform)="[^"]*"',
+        lambda attribute: re.sub(r"(\d\.\d\d)\d+", r"\1", re.sub(r"\s*\n\s*", " ", attribute[0])),
+        text,
+    )
     text = re.sub(r"'DejaVu Sans'[^;\"]*", "system-ui, sans-serif", text)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, f"var({variable}, {colour})")
@@ -172,8 +156,3 @@ def svg(figure: Figure, name: str, words: str = "") -> str:
     assert box is not None
     tag = f"<svg {box[0]} {role}>"
     return re.sub(r"<svg[^>]*>", lambda _: tag, text, count=1)
-
-
-def _rounded(attribute: re.Match[str]) -> str:
-    """Round to two decimals, finer than any screen."""
-    return re.sub(r"(\d\.\d\d)\d+", r"\1", re.sub(r"\s*\n\s*", " ", attribute[0]))

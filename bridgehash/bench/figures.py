@@ -5,8 +5,9 @@ Results that are missing or failed are not drawn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..metrics import DistanceHistogram, radius_pr_curve
 from .drawing import CLASSES, INK, SOFT, line_style, page_style, panel, plain, sample, widen
 from .spec import MethodSpec, Suite
 from .store import Record
-from .tables import Run, runs_of
+from .tables import Run, runs_by, runs_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,16 +72,15 @@ def task_title(task: str) -> str:
     return f"{spec.dataset}: {views}{rows}"
 
 
-# --- precision and recall
-
-
 def precision_recall(suite: Suite, runs: list[Run]) -> Plot:
     """Draw curves by Hamming radius, one line per method."""
     known = [method.label for method in suite.methods]
     panels = []
     for side, title, here in _places(suite, runs):
         figure, axes = panel()
-        for label, mine in _by_label(here).items():
+        areas = {}
+        for label, mine in runs_by(here, "label").items():
+            areas[label] = mean_area(mine, side)[0]
             recall, precision = pooled_curve(mine, side)
             shown = recall > 0  # below, nothing is returned and precision is undefined
             style = line_style(known.index(label)) | {"markevery": 0.12, "clip_on": False}
@@ -89,15 +89,13 @@ def precision_recall(suite: Suite, runs: list[Run]) -> Plot:
         axes.axhline(float(chance), color=INK, linewidth=0.8)
         axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="recall", ylabel="precision")
         plain(axes)
-        areas = _listed(
-            (label, mean_area(mine, side)[0]) for label, mine in _by_label(here).items()
-        )
-        panels.append(Panel(title, figure, f"Precision against recall, {title}. {AREA}: {areas}."))
+        words = f"Precision against recall, {title}. {AREA}: {_listed(areas)}."
+        panels.append(Panel(title, figure, words))
     return Plot(
         "Precision and recall of all pairs within radius 0, 1, 2, … of a query, pooled over the "
         "queries of all splits. The area under the curve of one split is its radius_pr_area.",
         panels,
-        [*_legend(_by_label(runs), known), ("chance", sample({"color": INK, "linewidth": 0.8}))],
+        [*_legend(runs, known), ("chance", sample({"color": INK, "linewidth": 0.8}))],
     )
 
 
@@ -112,15 +110,12 @@ def _counts(runs: Iterable[Run], side: str, name: str) -> NDArray[np.int64]:
     return np.sum([run.record["scores"][side][name] for run in runs], axis=0, dtype=np.int64)
 
 
-# --- bars
-
-
 def bars(suite: Suite, runs: list[Run]) -> Plot:
     """Draw one bar per method, with the spread over splits."""
     known = [method.label for method in suite.methods]
     panels = []
     for side, title, here in _places(suite, runs):
-        scores = {label: mean_area(mine, side) for label, mine in _by_label(here).items()}
+        scores = {label: mean_area(mine, side) for label, mine in runs_by(here, "label").items()}
         figure, axes = panel(3.5, 0.75 + 0.32 * len(scores))
         top = max(mean + spread for mean, spread in scores.values())
         for i, (label, (mean, spread)) in enumerate(scores.items()):
@@ -132,12 +127,9 @@ def bars(suite: Suite, runs: list[Run]) -> Plot:
         axes.invert_yaxis()
         plain(axes)
         axes.grid(visible=False, axis="y")
-        words = _listed((label, mean) for label, (mean, _) in scores.items())
-        panels.append(Panel(title, figure, f"{AREA}: {words}."))
+        means = {label: mean for label, (mean, _) in scores.items()}
+        panels.append(Panel(title, figure, f"{AREA}: {_listed(means)}."))
     return Plot("Mean over splits; the thin line is one standard deviation each way.", panels, [])
-
-
-# --- embedding
 
 
 def plane(suite: Suite, runs: list[Run]) -> Plot:
@@ -146,54 +138,40 @@ def plane(suite: Suite, runs: list[Run]) -> Plot:
     classes: set[int] = set()
     for run in (run for run in runs if run.seed == 0):
         title = f"{run.label}, {task_title(run.task)}, {run.n_bits} bits"
-        figure = _scatter(run.record["embedding"])
+        embedding = run.record["embedding"]
+        x, y, k = (np.array(embedding[name]) for name in ("x", "y", "class"))
+        source = np.arange(len(x)) < embedding["n_source"]
+        figure, axes = panel(3.2, 3.2)
+        for hollow, chosen in ((True, source), (False, ~source)):
+            for c in np.unique(k[chosen]):
+                here = chosen & (k == c)
+                axes.plot(x[here], y[here], **_point(CLASSES[c % len(CLASSES)], hollow=hollow))
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
         panels.append(Panel(title, figure, f"Rows of two domains as points in the plane, {title}."))
-        classes |= set(run.record["embedding"]["class"])
+        classes |= set(embedding["class"])
     return Plot(
         "Projections before the sign, embedded in the plane by t-SNE, for some rows per domain. "
         "Hollow hexagons: source. Filled circles: target. Colours: classes. The axes have no "
         "meaning.",
         panels,
         [
-            ("source", sample(_point("h", SOFT, hollow=True))),
-            ("target", sample(_point("o", SOFT, hollow=False))),
-            *(
-                (f"class {k}", sample(_point("o", _colour(k), hollow=False)))
-                for k in sorted(classes)
-            ),
+            ("source", sample(_point(SOFT, hollow=True))),
+            ("target", sample(_point(SOFT))),
+            *((f"class {k}", sample(_point(CLASSES[k % len(CLASSES)]))) for k in sorted(classes)),
         ],
     )
 
 
-def _scatter(embedding: dict[str, Any]) -> Figure:
-    x, y, k = (np.array(embedding[name]) for name in ("x", "y", "class"))
-    source = np.arange(len(x)) < embedding["n_source"]
-    figure, axes = panel(3.2, 3.2)
-    for chosen, marker, hollow in ((source, "h", True), (~source, "o", False)):
-        for c in np.unique(k[chosen]):
-            here = chosen & (k == c)
-            axes.plot(x[here], y[here], **_point(marker, _colour(c), hollow=hollow))
-    axes.set(xticks=[], yticks=[])
-    axes.spines[:].set_visible(False)
-    return figure
-
-
-def _colour(k: int) -> str:
-    return CLASSES[k % len(CLASSES)]
-
-
-def _point(marker: str, colour: str, *, hollow: bool) -> dict[str, Any]:
+def _point(colour: str, *, hollow: bool = False) -> dict[str, Any]:
     return {
         "linestyle": "none",
-        "marker": marker,
+        "marker": "h" if hollow else "o",
         "markersize": 5.0 if hollow else 3.5,
         "markerfacecolor": "none" if hollow else colour,
         "markeredgecolor": colour,
         "markeredgewidth": 0.9,
     }
-
-
-# --- training rows
 
 
 def samples(suite: Suite, runs: list[Run]) -> Plot:
@@ -211,7 +189,7 @@ def samples(suite: Suite, runs: list[Run]) -> Plot:
         "Score against the number of training rows per domain, mean and standard deviation over "
         "splits. The training rows are also the rows that are searched, so both grow.",
         panels,
-        _legend(_by_label(runs), known),
+        _legend(runs, known),
     )
 
 
@@ -220,7 +198,7 @@ def _samples_panel(title: str, runs: list[Run], side: str, known: list[str]) -> 
 
     figure, axes = panel()
     ends = []
-    for label, mine in _by_label(runs).items():
+    for label, mine in runs_by(runs, "label").items():
         x = sorted({_n_rows(run) for run in mine})
         scores = [mean_area([run for run in mine if _n_rows(run) == n], side) for n in x]
         y, spread = zip(*scores, strict=True)
@@ -241,27 +219,24 @@ def _n_rows(run: Run) -> int:
     return parse_task(run.task).n_train or max(run.record["rows"].values())
 
 
-# --- sweeps
-
-
 def iterations(suite: Suite, runs: list[Run]) -> Plot:
     """Draw objective, 1-NN accuracy and area against the number of iterations."""
     methods = {method.label: method for method in suite.methods}
     series = list(dict.fromkeys(method.series for method in suite.methods))
-    curves: dict[str, Callable[[list[Run]], Curve]] = {
-        "objective, 1 after the first iteration": objective_curve,
-        "1-NN accuracy in per cent": lambda mine: _by_iterations(mine, methods, _accuracy),
+    values: dict[str, Callable[[Run], float] | None] = {
+        "objective, 1 after the first iteration": None,  # of one fit, not of one per point
+        "1-NN accuracy in per cent": lambda run: 100.0 * run.record.get("transfer", np.nan),
     }
-    for side in suite.sides:
-        curves[f"{AREA}, {SIDES[side]}"] = _area_curve(methods, side)
+    values |= {f"{AREA}, {SIDES[side]}": partial(Run.score, side=side) for side in suite.sides}
     panels = []
-    for task, bits in dict.fromkeys((run.task, run.n_bits) for run in runs):
-        here = [run for run in runs if (run.task, run.n_bits) == (task, bits)]
-        for what, curve in curves.items():
-            lines = {
-                name: curve([run for run in here if methods[run.label].series == name])
-                for name in series
-            }
+    for (task, bits), here in runs_by(runs, "task", "n_bits").items():
+        for what, value in values.items():
+            lines = {}
+            for name in series:
+                mine = [run for run in here if methods[run.label].series == name]
+                lines[name] = (
+                    _by_iterations(mine, methods, value) if value else objective_curve(mine)
+                )
             lines = {name: xy for name, xy in lines.items() if np.isfinite(xy[1]).any()}
             if lines:
                 title = f"{task_title(task)}, {bits} bits; {what}"
@@ -271,7 +246,7 @@ def iterations(suite: Suite, runs: list[Run]) -> Plot:
         "separate fit with that many iterations. 1-NN accuracy: share of target rows whose "
         "nearest projected source row has the same class.",
         panels,
-        _legend(series, series),
+        [(name, sample(line_style(i))) for i, name in enumerate(series)],
     )
 
 
@@ -283,14 +258,6 @@ def objective_curve(runs: list[Run]) -> Curve:
     if whole.size == 0:
         return np.empty(0), np.empty(0)
     return np.arange(1.0, longest + 1), (whole / whole[:, :1]).mean(axis=0)
-
-
-def _area_curve(methods: dict[str, MethodSpec], side: str) -> Callable[[list[Run]], Curve]:
-    return lambda runs: _by_iterations(runs, methods, lambda run: run.score(side))
-
-
-def _accuracy(run: Run) -> float:
-    return 100.0 * float(run.record.get("transfer", np.nan))
 
 
 def _by_iterations(
@@ -325,7 +292,7 @@ def grid(suite: Suite, runs: list[Run]) -> Plot:
         for name in dict.fromkeys(methods[run.label].series for run in here):
             values: list[PointScore] = [
                 (methods[label].point, mean_area(mine, side)[0])
-                for label, mine in _by_label(here).items()
+                for label, mine in runs_by(here, "label").items()
                 if methods[label].series == name
             ]
             draw = _heat_map if len(values[0][0]) == 2 else _line
@@ -368,7 +335,7 @@ def _line(values: list[PointScore]) -> tuple[Figure, str]:
     axes.set(xlabel=key, ylabel=AREA)
     widen(axes, LEAST_SPAN)
     plain(axes)
-    return figure, f"{AREA}, by {key}: {_listed(zip(names, y, strict=True))}."
+    return figure, f"{AREA}, by {key}: {_listed(dict(zip(names, y, strict=True)))}."
 
 
 def short(value: Any) -> str:
@@ -395,9 +362,6 @@ PLOTS: dict[str, Callable[[Suite, list[Run]], Plot]] = {
 }
 
 
-# --- shared by all figures
-
-
 def _sides(suite: Suite, task: str) -> list[str]:
     """Return the sides to show; both are the same if one view is source and target."""
     same = parse_task(task).alone and "single" in suite.sides
@@ -406,8 +370,7 @@ def _sides(suite: Suite, task: str) -> list[str]:
 
 def _places(suite: Suite, runs: list[Run]) -> Iterator[tuple[str, str, list[Run]]]:
     """Yield side, title and runs for every task, length and side."""
-    for task, bits in dict.fromkeys((run.task, run.n_bits) for run in runs):
-        here = [run for run in runs if (run.task, run.n_bits) == (task, bits)]
+    for (task, bits), here in runs_by(runs, "task", "n_bits").items():
         for side in _sides(suite, task):
             yield side, f"{task_title(task)}; {SIDES[side]}, {bits} bits", here
 
@@ -418,17 +381,11 @@ def mean_area(runs: Iterable[Run], side: str) -> tuple[float, float]:
     return float(np.mean(values)), float(np.std(values))
 
 
-def _by_label(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(run.label, []).append(run)
-    return groups
+def _legend(runs: Iterable[Run], known: list[str]) -> list[tuple[str, Figure]]:
+    """Return a line sample per method that was run; the place in `known` fixes the style."""
+    ran = {run.label for run in runs}
+    return [(name, sample(line_style(i))) for i, name in enumerate(known) if name in ran]
 
 
-def _legend(names: Iterable[str], known: Sequence[str]) -> list[tuple[str, Figure]]:
-    """Return a line sample per name; the place in `known` fixes the style."""
-    return [(name, sample(line_style(known.index(name)))) for name in known if name in set(names)]
-
-
-def _listed(values: Iterable[tuple[str, float]]) -> str:
-    return ", ".join(f"{name} {value:.1f}" for name, value in values)
+def _listed(values: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.1f}" for name, value in values.items())

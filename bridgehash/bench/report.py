@@ -6,36 +6,26 @@ published numbers are kept apart from ours.
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import groupby
-from typing import NamedTuple
+from itertools import accumulate, groupby
+from typing import Any, NamedTuple
 
 from .._core.files import StrPath, atomic_write
-from .drawing import NEEDS, matplotlib_is_there
-from .figures import Plot, plot_of, task_title
-from .page import render
+from .._version import __version__
+from .drawing import NEEDS, matplotlib_is_there, svg
+from .figures import plot_of, task_title
 from .runner import jobs_of
 from .spec import Suite, suite_names
 from .store import Record
-from .tables import (
-    MANY_ROWS,
-    Run,
-    agreements,
-    column_ranks,
-    number,
-    published,
-    result_table,
-    runs_of,
-)
+from .tables import MANY_ROWS, Cell, Run, ScoreTable, agreements, published, result_table, runs_of
 
 _SIDES = {
     "cross": "Search in the source (cross-domain)",
     "single": "Search in the target (single-domain)",
 }
-_MANY_COLUMNS = 12  # wider tables have a smaller font
 
 
 class ReportCell(NamedTuple):
@@ -48,14 +38,6 @@ class ReportCell(NamedTuple):
     n_splits: int = 0  # if it is fewer than for other cells
 
 
-class ReportColumns(NamedTuple):
-    """Neighbouring columns with one heading."""
-
-    kind: str
-    name: str
-    lengths: list[int]
-
-
 @dataclass(frozen=True)
 class ReportTable:
     """A table as the template needs it."""
@@ -66,26 +48,18 @@ class ReportTable:
     rows: dict[str, list[ReportCell]]
     notes: list[str] = field(default_factory=list)
 
-    @cached_property
-    def groups(self) -> list[ReportColumns]:
+    @property
+    def groups(self) -> list[tuple[str, str, list[int]]]:
+        """Return kind, name and numbers of bits of neighbouring columns with one heading."""
         return [
-            ReportColumns(kind, name, [bits for _, _, bits in columns])
-            for (kind, name), columns in groupby(self.columns, lambda column: column[:2])
+            (*heading, [bits for _, _, bits in columns])
+            for heading, columns in groupby(self.columns, lambda column: column[:2])
         ]
 
-    @cached_property
+    @property
     def starts(self) -> set[int]:
         """Return the first column of each group."""
-        sizes = [len(group.lengths) for group in self.groups]
-        return {sum(sizes[:i]) for i in range(len(sizes))}
-
-    @property
-    def is_wide(self) -> bool:
-        return len(self.columns) > _MANY_COLUMNS
-
-    @property
-    def folded(self) -> bool:
-        return len(self.rows) > MANY_ROWS
+        return {0, *accumulate(len(lengths) for _, _, lengths in self.groups)}
 
 
 class ReportSection:
@@ -106,8 +80,7 @@ class ReportSection:
             for side in suite.sides
         }
         self.published = None if suite.paper is None else _published_table(suite.paper)
-        can_draw = suite.figure is not None and matplotlib_is_there()
-        self.plot: Plot | None = plot_of(suite, records) if can_draw else None
+        self.plot = plot_of(suite, records) if matplotlib_is_there() else None
 
     @property
     def progress(self) -> str:
@@ -140,20 +113,34 @@ def write_report(suites: Sequence[Suite], records: Iterable[Record], path: StrPa
 
 
 def report_page(suites: Sequence[Suite], records: list[Record]) -> str:
-    """Return the report as text."""
+    """Return the report as text: a page that loads no other file."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup, escape
+
+    def breakable(text: str) -> Markup:
+        """Allow a line break after each dot and slash of a long name."""
+        shown = str(escape(text.replace("->", " → "))).replace(" → ", " →\N{NO-BREAK SPACE}")
+        return Markup(re.sub(r"([./])(?=\w)", r"\1<wbr>", shown))
+
+    templates = Environment(
+        loader=PackageLoader("bridgehash.bench"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
+    templates.filters |= {"breakable": breakable, "svg": lambda *args: Markup(svg(*args))}
     sections = [ReportSection(i, suite, records) for i, suite in enumerate(suites, 1)]
     alone = len(sections) == 1
-    return render(
-        "report.html",
+    return templates.get_template("report.html").render(
+        version=__version__,
         title=f"bridgehash bench: {suites[0].name if alone else 'report'}",
-        kicker="bridgehash bench",
         heading=suites[0].title if alone else "Benchmark report",
-        lead="Retrieval with binary codes across two domains: "
-        "mean and spread over splits of the data, in per cent.",
-        style="",
         sections=sections,
         totals=_totals(sections),
         command=" ".join(["bridgehash bench run", *(section.argument for section in sections)]),
+        many_rows=MANY_ROWS,
         can_draw=matplotlib_is_there,
         install=NEEDS,
         sources=_sources([run.record for section in sections for run in section.runs]),
@@ -189,42 +176,34 @@ def _duration(seconds: float) -> str:
 def _score_table(suite: Suite, records: list[Record], side: str, metric: str) -> ReportTable:
     """Return our results: the mean, below it the spread over splits."""
     table = result_table(suite, records, side, metric)
-    ranks = [table.rank(column) for column in range(len(table.columns))]
     usual = max((cell.n for cells in table.rows.values() for cell in cells), default=0)
-    rows = {
-        label: [
-            ReportCell("failed" if cell.n_failed else "missing")
-            if cell.missing
-            else ReportCell(
-                f"{cell.mean:.1f}",
-                rank[label],
-                f"± {cell.spread:.1f}" if cell.n > 1 else "",
-                cell.n_failed,
-                cell.n if cell.n < usual else 0,
-            )
-            for cell, rank in zip(cells, ranks, strict=True)
-        ]
-        for label, cells in table.rows.items()
-    }
-    headings = [task_title(task).partition(": ")[::2] for task, _ in table.columns]
-    columns = [(*heading, bits) for heading, (_, bits) in zip(headings, table.columns, strict=True)]
-    return ReportTable(metric, table.tally, columns, rows)
+
+    def show(cell: Cell, rank: int) -> ReportCell:
+        if cell.missing:
+            return ReportCell("failed" if cell.n_failed else "missing")
+        spread = f"± {cell.spread:.1f}" if cell.n > 1 else ""
+        n_splits = cell.n if cell.n < usual else 0
+        return ReportCell(f"{cell.mean:.1f}", rank, spread, cell.n_failed, n_splits)
+
+    columns = [(*task_title(task).partition(": ")[::2], bits) for task, bits in table.columns]
+    return ReportTable(metric, table.tally, columns, _report_rows(table, show))
 
 
 def _published_table(name: str) -> ReportTable:
     """Return the numbers of the paper as they were printed."""
     table = published(name)
-    ranks = [
-        column_ranks({label: number(cells[i]) for label, cells in table.rows.items()})
-        for i in range(len(table.columns))
-    ]
-    rows = {
-        label: [
-            ReportCell(text, rank.get(label, 0)) for text, rank in zip(cells, ranks, strict=True)
-        ]
+    rows = _report_rows(table, ReportCell)
+    return ReportTable("“MAP”", table.tally, table.columns, rows, table.notes)
+
+
+def _report_rows(
+    table: ScoreTable, show: Callable[[Any, int], ReportCell]
+) -> dict[str, list[ReportCell]]:
+    ranks = [table.rank(column) for column in range(len(table.columns))]
+    return {
+        label: [show(cell, rank.get(label, 0)) for cell, rank in zip(cells, ranks, strict=True)]
         for label, cells in table.rows.items()
     }
-    return ReportTable("“MAP”", table.tally, table.columns, rows, table.notes)
 
 
 def _sources(records: list[Record]) -> dict[str, list[str] | list[tuple[str, str]]]:

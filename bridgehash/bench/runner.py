@@ -14,7 +14,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from typing import Any, NamedTuple
@@ -130,16 +130,12 @@ def few_labels(y: NDArray[np.intp], n: int, rng: np.random.Generator) -> NDArray
 
 def _scores(scores: Scores) -> dict[str, Any]:
     """Return the scores, and the number of pairs by distance for curves."""
-    histogram = scores.histogram
-    return {
-        "radius_pr_area": scores.radius_pr_area,
-        "mean_average_precision": scores.mean_average_precision,
-        "precision_at_10": scores.precision_at_10,
-        "recall_at_100": scores.recall_at_100,
-        "lookup_precision": scores.lookup_precision,
-        "pairs": histogram.total.sum(axis=0).tolist(),
-        "relevant": histogram.relevant.sum(axis=0).tolist(),
-    }
+    pairs, relevant = (
+        counts.sum(axis=0).tolist()
+        for counts in (scores.histogram.total, scores.histogram.relevant)
+    )
+    values = {name: value for name, value in vars(scores).items() if name != "histogram"}
+    return values | {"pairs": pairs, "relevant": relevant}
 
 
 def _where() -> dict[str, Any]:
@@ -215,17 +211,8 @@ def _records(jobs: list[Job], n_jobs: int, folder: StrPath | None) -> Iterator[R
         return
     pool = ProcessPoolExecutor(n_jobs, get_context("spawn"), initializer=_end_with_parent)
     try:
-        waiting: set[Future[Record]] = set()
-        queue = iter(jobs)
-        while True:
-            for job in queue:
-                waiting.add(pool.submit(run_job, job, folder))
-                if len(waiting) > n_jobs:
-                    break
-            if not waiting:
-                return
-            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            yield from (future.result() for future in done)
+        for future in as_completed([pool.submit(run_job, job, folder) for job in jobs]):
+            yield future.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 

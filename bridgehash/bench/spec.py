@@ -99,17 +99,14 @@ FIGURES = ("pr", "bars", "iterations", "grid", "tsne", "samples")
 _NEEDED: dict[str, tuple[str, Callable[[Suite], bool]]] = {  # what a figure needs
     "iterations": (
         "a sweep over max_iter",
-        lambda suite: all("max_iter" in method.point for method in suite.methods),
+        lambda s: all("max_iter" in m.point for m in s.methods),
     ),
     "grid": (
         "a sweep over one or two parameters",
-        lambda suite: all(len(method.point) in (1, 2) for method in suite.methods),
+        lambda s: all(len(m.point) in (1, 2) for m in s.methods),
     ),
-    "tsne": ('extras = ["embedding"]', lambda suite: "embedding" in suite.extras),
-    "samples": (
-        "tasks with @N at the end",
-        lambda suite: any(task.n_train is not None for task in suite.tasks),
-    ),
+    "tsne": ('extras = ["embedding"]', lambda s: "embedding" in s.extras),
+    "samples": ("tasks with @N at the end", lambda s: any(t.n_train is not None for t in s.tasks)),
 }
 _LISTS = ("tasks", "method", "n_bits", "sides", "metrics", "extras")
 _TOP = {f.name for f in fields(Suite)} - {"name", "methods"} | {"method"}

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from math import isnan, nan
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,29 +59,32 @@ def runs_of(suite: Suite, records: Iterable[Record]) -> list[Run]:
             best[run[:4]] = run
     lengths = _lengths(suite, {run.n_bits for run in best.values()})
     rows = [method.label for method in suite.methods]
-    return sorted(
-        (run for run in best.values() if run.n_bits in lengths),
-        key=lambda run: (
-            tasks.index(run.task),
-            lengths.index(run.n_bits),
-            rows.index(run.label),
-            run.seed,
-        ),
-    )
+
+    def place(run: Run) -> tuple[int, ...]:
+        return tasks.index(run.task), lengths.index(run.n_bits), rows.index(run.label), run.seed
+
+    return sorted((run for run in best.values() if run.n_bits in lengths), key=place)
+
+
+def runs_by(runs: Iterable[Run], *names: str) -> dict[Any, list[Run]]:
+    """Return runs by a field, or by a tuple of fields, in order of first occurrence."""
+    key, groups = attrgetter(*names), dict[Any, list[Run]]()
+    for run in runs:
+        groups.setdefault(key(run), []).append(run)
+    return groups
 
 
 def agreements(runs: Iterable[Run]) -> list[str]:
     """Return one line per task and method on how far independent searches agreed."""
-    by_place: dict[tuple[str, str], list[float]] = {}
-    for run in runs:
-        value = run.record.get("agreement")
-        if value is not None:
-            by_place.setdefault((run.task, run.label), []).append(float(value))
-    return [
-        f"{task}, {label}: agreement of searches {np.mean(values):.2f} ± {np.std(values):.2f}, "
-        f"warnings in {sum(value < LEAST_AGREEMENT for value in values)} of {len(values)} fits"
-        for (task, label), values in by_place.items()
-    ]
+    known = [run for run in runs if run.record.get("agreement") is not None]
+    lines = []
+    for (task, label), here in runs_by(known, "task", "label").items():
+        values = np.array([run.record["agreement"] for run in here], dtype=float)
+        lines.append(
+            f"{task}, {label}: agreement of searches {values.mean():.2f} ± {values.std():.2f}, "
+            f"warnings in {(values < LEAST_AGREEMENT).sum()} of {len(values)} fits"
+        )
+    return lines
 
 
 def _lengths(suite: Suite, ran: set[int]) -> list[int]:
@@ -109,23 +113,34 @@ class Cell:
         return f"{self.mean:.1f}{spread}"
 
 
+class ScoreTable:
+    """A table of scores: one row per method."""
+
+    columns: list[Any]
+    rows: dict[str, list[Any]]
+
+    def values(self) -> dict[str, list[float]]:
+        """Return the scores; NaN if missing."""
+        return {label: [cell.mean for cell in cells] for label, cells in self.rows.items()}
+
+    def rank(self, column: int) -> dict[str, int]:
+        """Return the rank of each method in a column, 1 for the best; missing ones have none."""
+        return column_ranks({label: values[column] for label, values in self.values().items()})
+
+    @property
+    def tally(self) -> str:
+        """Return how often each method is best, in words."""
+        return _tally(self.values())
+
+
 @dataclass(frozen=True)
-class ResultTable:
+class ResultTable(ScoreTable):
     """Methods by tasks and code lengths, for one side and one metric."""
 
     side: str
     metric: str
     columns: list[Place]
     rows: dict[str, list[Cell]]
-
-    def rank(self, column: int) -> dict[str, int]:
-        """Return the rank of each method in a column, 1 for the best; missing ones have none."""
-        return column_ranks({label: cells[column].mean for label, cells in self.rows.items()})
-
-    @property
-    def tally(self) -> str:
-        """Return how often each method is best, in words."""
-        return _tally({label: [cell.mean for cell in row] for label, row in self.rows.items()})
 
 
 def column_ranks(values: Mapping[str, float]) -> dict[str, int]:
@@ -164,9 +179,7 @@ def result_table(suite: Suite, records: Iterable[Record], side: str, metric: str
     runs = runs_of(suite, records)
     lengths = _lengths(suite, {run.n_bits for run in runs})
     columns = [(str(task), bits) for task in suite.tasks for bits in lengths]
-    by_place: dict[tuple[str, str, int], list[Run]] = {}
-    for run in runs:
-        by_place.setdefault(run[:3], []).append(run)
+    by_place = runs_by(runs, "label", "task", "n_bits")
     rows = {
         method.label: [
             _cell(by_place.get((method.label, *column), []), side, metric) for column in columns
@@ -189,17 +202,16 @@ def _setting(use: str, labels: str, settings: Mapping[str, str]) -> tuple[Any, .
 
 
 @dataclass(frozen=True)
-class Published:
+class Published(ScoreTable):
     """A table of the paper, on the data of the paper."""
 
     columns: list[tuple[str, str, int]]  # subtask, task, bits
     rows: dict[str, list[str]]
     notes: list[str]  # remarks on some of the numbers
 
-    @property
-    def tally(self) -> str:
-        """Return how often each method is best, in words."""
-        return _tally({label: [number(text) for text in row] for label, row in self.rows.items()})
+    def values(self) -> dict[str, list[float]]:
+        """Return the printed numbers; NaN if missing."""
+        return {label: [number(text) for text in cells] for label, cells in self.rows.items()}
 
 
 def number(text: str) -> float:

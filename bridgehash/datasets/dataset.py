@@ -209,11 +209,16 @@ def read_extracted(path: StrPath) -> Rows:
     column `x` of vectors and a column `y`. Every row needs a label.
     """
     path = Path(path)
-    parquet = _import_parquet() if path.suffix.lower() == ".parquet" else None
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        try:
+            import pyarrow.parquet
+        except ImportError as error:
+            raise ImportError("Parquet needs pyarrow; pip install 'bridgehash[parquet]'") from error
     with named(path, "copy it again"):
-        if parquet is not None:
-            x, y = _read_parquet(parquet.ParquetFile(path))
-        elif path.suffix.lower() == ".npz":
+        if suffix == ".parquet":
+            x, y = _read_parquet(pyarrow.parquet.ParquetFile(path))
+        elif suffix == ".npz":
             x, y = _read_npz(path, lambda arrays: (arrays["x"], arrays["y"]))
         else:
             raise InputError("must end in .npz or .parquet")
@@ -231,7 +236,6 @@ def read_extracted(path: StrPath) -> Rows:
 
 
 def _read_npz(path: Path, read: Callable[[Mapping[str, NDArray[Any]]], Rows]) -> Rows:
-    """Return what `read` takes from the arrays of an .npz file."""
     if path.is_file() and not zipfile.is_zipfile(path):
         raise InputError("is not an .npz file, or is damaged; copy it again")
     with np.load(path) as arrays:
@@ -239,14 +243,6 @@ def _read_npz(path: Path, read: Callable[[Mapping[str, NDArray[Any]]], Rows]) ->
             return read(arrays)
         except KeyError as error:
             raise InputError(f"{error.args[0]}; it holds {', '.join(arrays.files)}") from error
-
-
-def _import_parquet() -> Any:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ImportError("Parquet needs pyarrow; pip install 'bridgehash[parquet]'") from error
-    return pyarrow.parquet
 
 
 def _read_parquet(file: Any) -> Rows:

@@ -55,14 +55,8 @@ class DigitDomains:
         )
 
     def _task(self, X_target: Array, X_query: Array) -> TransferTask:
-        return TransferTask(
-            X_source=self.source.pixels,
-            X_target=X_target,
-            X_query=X_query,
-            y_source=self.source.y,
-            y_target=self.target.y,
-            y_query=self.query.y,
-        )
+        labels = self.source.y, self.target.y, self.query.y
+        return TransferTask(self.source.pixels, X_target, X_query, *labels)
 
 
 def digit_domains(n_images: int = N_IMAGES, *, n_queries: int = 200, seed: int = 0) -> DigitDomains:
@@ -116,8 +110,7 @@ def moved_and_blurred(images: Array) -> Array:
     padded = np.pad(images, ((0, 0), (1, 1), (2, 1)))[:, :, :-1]  # one column more on the left
     above, below = padded[:, :-2, 1:-1], padded[:, 2:, 1:-1]
     left, middle, right = padded[:, 1:-1, :-2], padded[:, 1:-1, 1:-1], padded[:, 1:-1, 2:]
-    blurred: Array = (above + below + left + right + 2.0 * middle) / 6.0
-    return blurred
+    return np.asarray((above + below + left + right + 2.0 * middle) / 6.0)
 
 
 def gradient_histograms(images: Array, *, n_cells: int = 4, n_bins: int = 6) -> Array:

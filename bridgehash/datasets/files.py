@@ -28,27 +28,13 @@ _checksums: dict[tuple[str, int, int], str] = {}
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file by name.
+    """A data file by name."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the file in any of the folders; may include sub-folders.
-    sha256 : str, optional
-        Checksum of the file that this version was tested with.
-    url : str, optional
-        Where to download it; needs a checksum.
-    size : int, optional
-        In bytes.
-    hint : str
-        How to get or make the file, in a sentence or two.
-    """
-
-    name: str
-    sha256: str | None = None
-    url: str | None = None
-    size: int | None = None
-    hint: str = ""
+    name: str  # in any of the folders; may include sub-folders
+    sha256: str | None = None  # of the file that this version was tested with
+    url: str | None = None  # where to download it; needs a checksum
+    size: int | None = None  # in bytes
+    hint: str = ""  # how to get or make the file, in a sentence or two
 
     def __post_init__(self) -> None:
         if self.url is not None and self.sha256 is None:
@@ -96,7 +82,6 @@ class DataFile:
         return "; ".join(filter(None, parts)) + "." + (f" {self.hint}" if self.hint else "")
 
     def _download(self) -> Path:
-        """Download the file into the cache."""
         pooch = _pooch()
         path = cache_folder() / self.name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -157,15 +142,10 @@ class _DownloadBar:
 
     def __init__(self, title: str) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, DownloadColumn, Progress, TimeElapsedColumn
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TimeElapsedColumn(),
-        )
         self.total = 0  # bytes; set by pooch
+        columns = ("{task.description}", BarColumn(), DownloadColumn(), TimeElapsedColumn())
         self._progress = Progress(*columns, console=Console(stderr=True))
         self._task = self._progress.add_task(title, total=None)
         self._progress.start()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +91,11 @@ def _read_svmlight_files(paths: Sequence[Path], _: DataView) -> Rows:
     return ((x + 1) / 2).astype(np.float64), y  # float32 until here, as in mnist_usps.npz
 
 
-def _mnist(name: str, sha256: str, size: int) -> DataFile:
-    return DataFile(name, sha256, f"{_MNIST_URL}{name}", size, _INSTEAD)
+def _public(url: str, name: str, sha256: str, size: int | None = None) -> DataFile:
+    return DataFile(name, sha256, url + name, size, _INSTEAD)
 
 
-def _usps(name: str, sha256: str) -> DataFile:
-    return DataFile(name, sha256, f"{_USPS_URL}{name}", hint=_INSTEAD)
+_mnist, _usps = partial(_public, _MNIST_URL), partial(_public, _USPS_URL)
 
 
 MNIST = DataSource(

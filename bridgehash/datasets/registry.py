@@ -134,16 +134,5 @@ _OWN = DataSet(
     n_queries=None,
 )
 
-DATASETS: Mapping[str, DataSet] = {
-    dataset.name: dataset
-    for dataset in (
-        _OFFICE_CALTECH10,
-        _PACS,
-        MNIST_USPS,
-        _CIFAR10,
-        _OFFICE_HOME,
-        _VISDA2017,
-        _SUN397,
-        _OWN,
-    )
-}
+_ALL = (_OFFICE_CALTECH10, _PACS, MNIST_USPS, _CIFAR10, _OFFICE_HOME, _VISDA2017, _SUN397, _OWN)
+DATASETS: Mapping[str, DataSet] = {dataset.name: dataset for dataset in _ALL}

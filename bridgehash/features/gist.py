@@ -65,15 +65,11 @@ def gist(images: NDArray[Any]) -> NDArray[np.float32]:
     features = np.zeros((len(images), DIMENSION), dtype=np.float32)
     for start in range(0, len(images), _CHUNK):
         chunk = slice(start, start + _CHUNK)
-        features[chunk] = _grid_means(_whiten(_stretch(images[chunk])))
+        grey = images[chunk].astype(np.float32)
+        grey -= grey.min(axis=(1, 2), keepdims=True)  # a flat image becomes 0
+        grey = 255 * grey / np.maximum(grey.max(axis=(1, 2), keepdims=True), 1e-12)
+        features[chunk] = _grid_means(_whiten(grey))
     return features
-
-
-def _stretch(images: NDArray[Any]) -> NDArray[np.float32]:
-    """Scale grey levels to 0..255; a flat image becomes 0."""
-    grey = images.astype(np.float32)
-    grey -= grey.min(axis=(1, 2), keepdims=True)
-    return 255 * grey / np.maximum(grey.max(axis=(1, 2), keepdims=True), 1e-12)
 
 
 def _whiten(images: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -92,7 +92,8 @@ def distance_histogram(
     y_database = _checked_labels(y_database, "y_database", len(codes_database))
 
     by_label = np.argsort(y_database, kind="stable")  # each class becomes one range of columns
-    first, last = _relevant_range(y_query, y_database[by_label])
+    first, last = (np.searchsorted(y_database[by_label], y_query, s) for s in ("left", "right"))
+    last = np.where(y_query == UNKNOWN, first, last)
     total = np.zeros((len(codes_query), n_bits + 1), dtype=np.int64)
     relevant = np.zeros_like(total)
     for rows, columns, D in hamming_tiles(codes_query, codes_database[by_label]):
@@ -138,15 +139,6 @@ def _checked_labels(y: ArrayLike, name: str, n_rows: int) -> NDArray[np.int64]:
     if n_rows and not np.issubdtype(y.dtype, np.integer):
         raise InputError(f"must be integer class labels, not {y.dtype}", name)
     return y.astype(np.int64, copy=False)
-
-
-def _relevant_range(
-    y_query: NDArray[np.int64], y_sorted: NDArray[np.int64]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the range of columns of each query's class; it is empty for an unknown class."""
-    first = np.searchsorted(y_sorted, y_query, side="left")
-    last = np.searchsorted(y_sorted, y_query, side="right")
-    return first, np.where(y_query == UNKNOWN, first, last)
 
 
 def _count(distances: NDArray[np.unsignedinteger[Any]], n_bits: int) -> NDArray[np.intp]:
