@@ -113,6 +113,7 @@ def test_a_port_that_is_taken_is_told_before_anything_is_made(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
+@pytest.mark.slow
 def test_the_demo_is_served_and_ends_with_ctrl_c(nowhere: Path) -> None:
     line = [sys.executable, "-m", "bridgehash", "demo", "--serve", "--port", "0"]
     served = launch(line, nowhere / "here", nowhere)
