@@ -22,7 +22,7 @@ from ..models.encoder import LinearEncoder
 from ..models.feature_maps import outward
 from ..neighbors.graphs import KNNGraph, SparseGraph, laplacian
 from ..neighbors.search import nearest
-from ._projections import itq_projection
+from .itq import itq_projection
 from .shared import BaseSharedHasher, StackedDomains
 
 LAPITQ_PLUS: Mapping[str, Any] = {

@@ -6,17 +6,16 @@ from numbers import Integral
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array, RidgeSolver, pca, procrustes, random_orthonormal
 from .._core.validation import Flag, OneOf, Range, Rules
 from ..codes import signs
-from ..models.base import N_BITS, About, TrainingData
+from ..models.base import N_BITS, About, Ids, TrainingData
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import AnchorKernel
 from ..neighbors.graphs import one_hot
-from ._pseudo_labels import class_probabilities
+from ._classes import class_probabilities
 from .shared import BaseSharedHasher, StackedDomains
 
 _TINY = 1e-12
@@ -128,7 +127,7 @@ class PSCA(BaseSharedHasher):
         B = self._quantise(np.hstack([Y, rows.X @ P]), rows.n_source, rng)
         return self._regress(rows, B, rng)
 
-    def _align(self, X_s: Array, y_s: NDArray[np.intp], X_t: Array) -> tuple[Array, Array]:
+    def _align(self, X_s: Array, y_s: Ids, X_t: Array) -> tuple[Array, Array]:
         """Run the first stage; return the projection and the memberships of the target."""
         c = int(y_s.max()) + 1
         probabilities = class_probabilities(X_s, y_s, X_t, temperature=self.temperature)
@@ -171,7 +170,7 @@ class AlignmentProblem(NamedTuple):
     """Inputs of the first stage."""
 
     X_s: Array
-    y_s: NDArray[np.intp]
+    y_s: Ids
     X_t: Array
     lam_means: float
     lam_sparse: float

@@ -228,20 +228,13 @@ def histograms(X_s: Array, y_s: Ids, X_t: Array, y_t: Ids, k: int) -> tuple[Arra
     Shares of classes, multiplied by a common factor so that they are whole numbers in both domains.
     """
     n_classes = int(y_s.max()) + 1
-    k_s, k_t = (min(k, len(X) - 1) for X in (X_s, X_t))
-    unit = lcm(k_s, k_t)
+    classes = [y[nearest_others(X, min(k, len(X) - 1))[1]] for X, y in ((X_s, y_s), (X_t, y_t))]
+    unit = lcm(*(near.shape[1] for near in classes))
     H_s, H_t = (
-        _count_classes(nearest_others(X, k)[1], y, n_classes) * (unit // k)
-        for X, y, k in ((X_s, y_s, k_s), (X_t, y_t, k_t))
+        np.stack([(near == c).sum(axis=1) for c in range(n_classes)], 1) * (unit / near.shape[1])
+        for near in classes
     )
     return H_s, H_t
-
-
-def _count_classes(columns: Ids, y: Ids, n_classes: int) -> Array:
-    n = len(columns)
-    cells = np.arange(n)[:, None] * n_classes + y[columns]
-    counts = np.bincount(cells.ravel(), minlength=n * n_classes)
-    return counts.reshape(n, n_classes).astype(np.float64)
 
 
 def manifold_graph(H: Array, k: int, sigma: float, keep_zero: bool) -> SparseGraph:

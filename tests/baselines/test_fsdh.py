@@ -3,8 +3,9 @@
 import numpy as np
 
 from bridgehash import FSDH
-from bridgehash.baselines._kernel import discrete_regression, with_constant
+from bridgehash.baselines._kernel import with_constant
 from bridgehash.baselines.fsdh import ClassCodeTerm
+from bridgehash.baselines.sdh import discrete_regression
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
 from tests.baselines.kernels import anchored, projector
 from tests.cases import over_seeds

@@ -5,8 +5,8 @@ import pytest
 
 from bridgehash import FSDH, SCDH, SDH, AnchorKernel
 from bridgehash._core.linalg import unit_rows
-from bridgehash.baselines._kernel import discrete_regression, with_constant
-from bridgehash.baselines.sdh import ClassifierTerm
+from bridgehash.baselines._kernel import with_constant
+from bridgehash.baselines.sdh import ClassifierTerm, discrete_regression
 from tests.cases import two_domains
 
 METHODS = pytest.mark.parametrize("method", [SDH, FSDH, SCDH])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bridgehash import SDH
-from bridgehash.baselines._kernel import discrete_regression, with_constant
-from bridgehash.baselines.sdh import ClassifierTerm, code_sweeps
+from bridgehash.baselines._kernel import with_constant
+from bridgehash.baselines.sdh import ClassifierTerm, code_sweeps, discrete_regression
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
 from tests.baselines.kernels import anchored, projector
 from tests.cases import over_seeds
