@@ -1,4 +1,4 @@
-"""Methods to compare with, one file per method."""
+"""Methods to compare with."""
 
 from ._anchor_graph import AnchorGraphMap as AnchorGraphMap
 from .dplm import DPLM as DPLM

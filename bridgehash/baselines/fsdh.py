@@ -33,9 +33,8 @@ class FSDH(SDH):
 
     Attributes
     ----------
-    objective_ : array of shape (n_iter_,)
-        After each round.
-    n_iter_ : int
+    objective_, n_iter_
+        As for `SDH`.
     """
 
     about: ClassVar = About(
@@ -47,10 +46,9 @@ class FSDH(SDH):
 
     def _start(self, y: Ids, rng: np.random.RandomState) -> Array:
         # Number the classes by their first row: the draw does not depend on their names.
-        classes, first = np.unique(y, return_index=True)
-        number = np.empty(len(classes), dtype=np.intp)
-        number[np.argsort(first)] = np.arange(len(classes))
-        return class_codes(len(classes), self.n_bits, rng)[number[y]]
+        _, first = np.unique(y, return_index=True)
+        number = np.argsort(np.argsort(first))
+        return class_codes(len(first), self.n_bits, rng)[number[y]]
 
 
 class ClassCodeTerm(ClassifierTerm):

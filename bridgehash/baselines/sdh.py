@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
@@ -89,67 +89,40 @@ class SDH(BaseKernelHasher):
         self.random_state = random_state
 
     def _learn_projection(self, phi: Array, y: Ids, rng: np.random.RandomState) -> Array:
-        result = discrete_regression(
-            phi,
-            self._start(y, rng),
-            self._term(y),
-            fit_weight=self.fit_weight,
-            ridge=self.ridge,
-            max_iter=self.max_iter,
-            tol=self.tol,
-        )
-        self.objective_ = np.array(result.objective)
-        self.n_iter_ = len(result.objective)
-        return result.P
+        return self._alternate(phi, self._start(y, rng), self._term(y))[0]
+
+    def _alternate(self, phi: Array, B: Array, term: ClassifierTerm) -> tuple[Array, Array, Array]:
+        """Minimise term(B, W) + ν (‖B - φP‖² + ρ ‖P‖²) in turns from codes B; return P, W and B.
+
+        It stops when φP equals the codes, or P no longer changes, within the tolerance.
+        """
+        regress = RidgeSolver(phi, self.ridge)
+        W, P = term.weights(B), regress(B)
+        H = phi @ P
+        objective = []
+        for _ in range(self.max_iter):
+            B = term.codes(B, W, self.fit_weight * H)
+            P_before = P
+            W, P = term.weights(B), regress(B)
+            H = phi @ P
+            misfit = float(np.linalg.norm(B - H))
+            fit = misfit**2 + self.ridge * float(np.vdot(P, P))
+            objective.append(term.loss(B, W) + self.fit_weight * fit)
+            if misfit < self.tol * np.linalg.norm(B):
+                break
+            if np.linalg.norm(P - P_before) < self.tol * np.linalg.norm(P):
+                break
+        self.objective_ = np.array(objective)
+        self.n_iter_ = len(objective)
+        return P, W, B
 
     def _term(self, y: Ids) -> ClassifierTerm:
+        """Return the term of the objective that depends on the labels."""
         return ClassifierTerm(y, self.label_ridge)
 
     def _start(self, y: Ids, rng: np.random.RandomState) -> Array:
+        """Draw the first codes, as floats."""
         return signs(rng.standard_normal((len(y), self.n_bits))).astype(np.float64)
-
-
-class RegressionResult(NamedTuple):
-    """Result of `discrete_regression`."""
-
-    P: Array  # (m + 1, r)
-    W: Array
-    B: Array  # (n, r)
-    objective: list[float]  # after each round
-
-
-def discrete_regression(
-    phi: Array,
-    B: Array,
-    term: ClassifierTerm,
-    *,
-    fit_weight: float,
-    ridge: float,
-    max_iter: int,
-    tol: float,
-) -> RegressionResult:
-    """Minimise term(B, W) + ν (‖B - φP‖² + ρ ‖P‖²) over signs B, weights W and P in turns.
-
-    ν is `fit_weight`, ρ is `ridge`. It stops when φP equals the codes, or P no longer changes,
-    within the relative tolerance `tol`.
-    """
-    regress = RidgeSolver(phi, ridge)
-    W, P = term.weights(B), regress(B)
-    H = phi @ P
-    objective = []
-    for _ in range(max_iter):
-        B = term.codes(B, W, fit_weight * H)
-        P_before = P
-        W, P = term.weights(B), regress(B)
-        H = phi @ P
-        misfit = float(np.linalg.norm(B - H))
-        fit = misfit**2 + ridge * float(np.vdot(P, P))
-        objective.append(term.loss(B, W) + fit_weight * fit)
-        if misfit < tol * np.linalg.norm(B):
-            break
-        if np.linalg.norm(P - P_before) < tol * np.linalg.norm(P):
-            break
-    return RegressionResult(P, W, B, objective)
 
 
 class ClassifierTerm:
