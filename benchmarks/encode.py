@@ -35,7 +35,8 @@ from threadpoolctl import threadpool_info
 
 from bridgehash import LinearEncoder, UnitRows
 from bridgehash._core import arrays as _xp
-from bridgehash.baselines._projections import itq_projection, standardised
+from bridgehash.baselines.itq import itq_projection
+from bridgehash.baselines.shared import standardised
 
 SHAPES = [(512, 64), (128, 32), (2048, 128)]  # features, bits
 ROWS_AT_2048 = 4  # times fewer rows

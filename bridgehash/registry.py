@@ -14,30 +14,11 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
+from . import baselines
 from ._core.errors import InputError, unknown
 from ._core.validation import class_ids
 from .ath import ATH
-from .baselines import (
-    DPLM,
-    FSDH,
-    GTH,
-    ITQ,
-    KSH,
-    LSH,
-    PCAH,
-    PSCA,
-    PWCF,
-    SCDH,
-    SDH,
-    SH,
-    SHSR,
-    SP,
-    ITQPlus,
-    Procrustes,
-    PrototypeBank,
-    RidgeMap,
-    Shared,
-)
+from .baselines import Shared
 from .baselines.itq_plus import LAPITQ_PLUS
 from .models.base import About, BaseHasher, BaseTransferHasher
 
@@ -129,26 +110,26 @@ def ath_name(preset: str, *, published: bool = False) -> str:
 
 METHODS: dict[str, Method] = {  # one line per method
     **_ath_methods(),
-    "lsh": _method(LSH),
-    "pcah": _method(PCAH),
-    "sh": _method(SH),
-    "itq": _method(ITQ),
-    "sp": _method(SP),
-    "shsr": _method(SHSR),
-    "dplm": _method(DPLM),
-    "itq+": _method(ITQPlus),
-    "lapitq+": _method(ITQPlus, **LAPITQ_PLUS),
-    "gth-g": _method(GTH),
-    "gth-h": _method(GTH, weights="half_quadratic"),
-    "pwcf": _method(PWCF),
-    "prototype-bank": _method(PrototypeBank),
-    "psca": _method(PSCA),
-    "ksh": _method(KSH),
-    "sdh": _method(SDH),
-    "fsdh": _method(FSDH),
-    "scdh": _method(SCDH),
-    "ridge-map": _method(RidgeMap),
-    "procrustes": _method(Procrustes),
+    "lsh": _method(baselines.LSH),
+    "pcah": _method(baselines.PCAH),
+    "sh": _method(baselines.SH),
+    "itq": _method(baselines.ITQ),
+    "sp": _method(baselines.SP),
+    "shsr": _method(baselines.SHSR),
+    "dplm": _method(baselines.DPLM),
+    "itq+": _method(baselines.ITQPlus),
+    "lapitq+": _method(baselines.ITQPlus, **LAPITQ_PLUS),
+    "gth-g": _method(baselines.GTH),
+    "gth-h": _method(baselines.GTH, weights="half_quadratic"),
+    "pwcf": _method(baselines.PWCF),
+    "prototype-bank": _method(baselines.PrototypeBank),
+    "psca": _method(baselines.PSCA),
+    "ksh": _method(baselines.KSH),
+    "sdh": _method(baselines.SDH),
+    "fsdh": _method(baselines.FSDH),
+    "scdh": _method(baselines.SCDH),
+    "ridge-map": _method(baselines.RidgeMap),
+    "procrustes": _method(baselines.Procrustes),
 }
 
 

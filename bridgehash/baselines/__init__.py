@@ -1,46 +1,23 @@
-"""Methods to compare with, one file per method."""
+"""Methods to compare with."""
 
-from ._anchor_graph import AnchorGraphMap
-from .dplm import DPLM
-from .fsdh import FSDH
-from .gth import GTH
-from .itq import ITQ
-from .itq_plus import ITQPlus
-from .ksh import KSH
-from .lsh import LSH
-from .pcah import PCAH
-from .procrustes import Procrustes
-from .prototype_bank import PrototypeBank
-from .psca import PSCA
-from .pwcf import PWCF
-from .ridge_map import RidgeMap
-from .scdh import SCDH
-from .sdh import SDH
-from .sh import SH, SpectralModes
-from .shared import Shared
-from .shsr import SHSR
-from .sp import SP
-
-__all__ = [
-    "DPLM",
-    "FSDH",
-    "GTH",
-    "ITQ",
-    "KSH",
-    "LSH",
-    "PCAH",
-    "PSCA",
-    "PWCF",
-    "SCDH",
-    "SDH",
-    "SH",
-    "SHSR",
-    "SP",
-    "AnchorGraphMap",
-    "ITQPlus",
-    "Procrustes",
-    "PrototypeBank",
-    "RidgeMap",
-    "Shared",
-    "SpectralModes",
-]
+from ._anchor_graph import AnchorGraphMap as AnchorGraphMap
+from .dplm import DPLM as DPLM
+from .fsdh import FSDH as FSDH
+from .gth import GTH as GTH
+from .itq import ITQ as ITQ
+from .itq_plus import ITQPlus as ITQPlus
+from .ksh import KSH as KSH
+from .lsh import LSH as LSH
+from .mapped_itq import Procrustes as Procrustes
+from .mapped_itq import RidgeMap as RidgeMap
+from .pcah import PCAH as PCAH
+from .prototype_bank import PrototypeBank as PrototypeBank
+from .psca import PSCA as PSCA
+from .pwcf import PWCF as PWCF
+from .scdh import SCDH as SCDH
+from .sdh import SDH as SDH
+from .sh import SH as SH
+from .sh import SpectralModes as SpectralModes
+from .shared import Shared as Shared
+from .shsr import SHSR as SHSR
+from .sp import SP as SP

@@ -81,7 +81,7 @@ class AnchorGraphMap(BaseFeatureMap):
         _, distinct = np.unique(start, axis=0, return_index=True)
         anchors = k_means(D, start[np.sort(distinct)], self.n_iter)
         F, columns = nearest(D, anchors, min(self.n_neighbors, len(anchors)))
-        self.sigma_ = membership_width(F)
+        self.sigma_ = float(np.sqrt(F[:, -1]).mean()) or 1.0
         mass = _membership_matrix(F, columns, self.sigma_, len(anchors)).sum(axis=0)
         self.anchors_: Array = anchors[mass > np.finfo(X.dtype).tiny]  # drop anchors without rows
         return len(self.anchors_)
@@ -92,29 +92,12 @@ class AnchorGraphMap(BaseFeatureMap):
         return self._memberships(validate_data(self, X, dtype=FLOATS, reset=False))
 
     def _memberships(self, X: Array) -> csr_array:
-        return memberships(X - self.mean_, self.anchors_, self.n_neighbors, self.sigma_)
+        k = min(self.n_neighbors, len(self.anchors_))
+        F, columns = nearest(X - self.mean_, self.anchors_, k)
+        return _membership_matrix(F, columns, self.sigma_, len(self.anchors_))
 
     def _map(self, X: Array) -> Array:
         return self._memberships(X).toarray().astype(X.dtype, copy=False)
-
-
-def membership_width(F: Array) -> float:
-    """Return σ, the mean distance to the last of the nearest anchors, from squared distances.
-
-    >>> membership_width(np.array([[0.0, 4.0], [1.0, 16.0]]))
-    3.0
-    """
-    return float(np.sqrt(F[:, -1]).mean()) or 1.0
-
-
-def memberships(X: Array, anchors: Array, n_neighbors: int, sigma: float) -> csr_array:
-    """Return z(x) of each row: weights of its nearest anchors, which sum to one.
-
-    >>> memberships(np.array([[0.0]]), np.array([[0.0], [1.0], [9.0]]), 2, 1.0).toarray().round(3)
-    array([[0.731, 0.269, 0.   ]])
-    """
-    F, columns = nearest(X, anchors, min(n_neighbors, len(anchors)))
-    return _membership_matrix(F, columns, sigma, len(anchors))
 
 
 def _membership_matrix(

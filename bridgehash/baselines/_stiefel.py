@@ -18,6 +18,9 @@ _DECREASE = 1e-4  # a step must lower the value by this share of the slope
 _SHRINK = 0.2
 _TRIALS = 5
 _MEMORY = 0.85  # weight of earlier values in the level that a step must reach
+_SHORT = 1e-5  # a small step: its norm / √d
+_SAME = 1e-8  # a small step: relative change of the value
+_FLAT = 1e-5  # norm of a small projected gradient
 _RECENT = 5  # steps whose mean change is tested
 _TOO_EARLY = 2  # first steps, which never stop the search
 _SHORTEST, _LONGEST = 1e-20, 1e20
@@ -50,31 +53,16 @@ def cayley_curve(W: Array, G: Array) -> Callable[[float], Array]:
     )
 
 
-def minimise(
-    objective: Objective,
-    W: Array,
-    *,
-    max_iter: int,
-    xtol: float = 1e-5,
-    gtol: float = 1e-5,
-    ftol: float = 1e-8,
-) -> Array:
-    """Minimise the objective from W on the manifold.
+def minimise(objective: Objective, W: Array, *, max_iter: int) -> Array:
+    """Minimise the objective from W on the manifold, in at most `max_iter` steps.
 
-    A single step may raise the objective: a step must be below a weighted mean of all earlier
-    values, and the last of five trials is accepted in any case.
+    W of shape (d, r) has orthonormal columns, or rows if r > d. A single step may raise the
+    objective: a step must be below a weighted mean of all earlier values, and the last of five
+    trials is accepted in any case.
 
-    Parameters
-    ----------
-    objective : callable
-        Returns value and gradient at a point.
-    W : array of shape (d, r)
-        The start, with orthonormal columns, or rows if r > d.
-    max_iter : int
-        Maximum number of steps.
-    xtol, gtol, ftol : float
-        Stop if the length of a step (norm / √d) is below `xtol` and the relative change of the
-        value below `ftol`, or if the norm of the projected gradient is below `gtol`.
+    The search stops after a small step, after five steps that are small on average, or at a small
+    projected gradient. The first two steps never stop it; a small one makes the tolerances stricter
+    instead. These rules follow the public solver, OptStiefelGBB.
     """
     if W.shape[0] < W.shape[1]:
 
@@ -82,11 +70,12 @@ def minimise(
             value, G = objective(V.T)
             return value, G.T
 
-        return minimise(of_transpose, W.T, max_iter=max_iter, xtol=xtol, gtol=gtol, ftol=ftol).T
+        return minimise(of_transpose, W.T, max_iter=max_iter).T
     value, G = objective(W)
     slope = _projected(W, G)
     level, weight, tau = value, 1.0, _FIRST_STEP
-    stopped = _StoppingTest(np.array([xtol, ftol]), gtol)
+    tolerances, flat = np.array([_SHORT, _SAME]), _FLAT
+    recent: list[tuple[float, float]] = []
     for i in range(max_iter):
         W_before, value_before, slope_before = W, value, slope
         W, value, G = _search(objective, W, G, level, float(np.vdot(slope, slope)), tau)
@@ -94,40 +83,22 @@ def minimise(
         S = W - W_before
         moved = float(np.linalg.norm(S)) / np.sqrt(len(W))
         changed = abs(value - value_before) / (abs(value_before) + 1)
-        if stopped(moved, changed, float(np.linalg.norm(slope))):
-            break
+        recent = [*recent[1 - _RECENT :], (moved, changed)]
+        if (
+            (recent[-1] < tolerances).all()
+            or np.linalg.norm(slope) < flat
+            or (np.mean(recent, axis=0) < 10 * tolerances).all()
+        ):
+            if i >= _TOO_EARLY:
+                break
+            tolerances, flat = tolerances / 10, flat / 10
         tau = _barzilai_borwein(S, slope - slope_before, long=i % 2 == 1)
         level = (_MEMORY * weight * level + value) / (_MEMORY * weight + 1)
         weight = _MEMORY * weight + 1
-    return _orthonormal(W)
-
-
-class _StoppingTest:
-    """Stop after a small step, or after five steps that are small on average.
-
-    The first two steps never stop the search; a small one makes the tolerances stricter instead.
-    Both rules follow the public solver, OptStiefelGBB.
-    """
-
-    def __init__(self, tolerances: Array, gtol: float) -> None:
-        self._tolerances = tolerances  # for the step and for the value
-        self._gtol = gtol
-        self._recent: list[tuple[float, float]] = []
-        self._n_steps = 0
-
-    def __call__(self, moved: float, changed: float, slope: float) -> bool:
-        self._n_steps += 1
-        self._recent = [*self._recent[1 - _RECENT :], (moved, changed)]
-        still = (
-            bool((self._recent[-1] < self._tolerances).all())
-            or slope < self._gtol
-            or bool((np.mean(self._recent, axis=0) < 10 * self._tolerances).all())
-        )
-        if still and self._n_steps <= _TOO_EARLY:
-            self._tolerances = self._tolerances / 10
-            self._gtol /= 10
-            return False
-        return still
+    if np.linalg.norm(W.T @ W - np.eye(W.shape[1])) <= _ORTHONORMAL:
+        return W
+    Q, R = np.linalg.qr(W)  # removes the rounding errors of many steps; columns keep their signs
+    return Q * np.where(np.diagonal(R) < 0, -1.0, 1.0)
 
 
 def _search(
@@ -154,11 +125,3 @@ def _barzilai_borwein(S: Array, Y: Array, *, long: bool) -> float:
     if bottom == 0.0:
         return _FIRST_STEP  # the slope did not change
     return min(max(top / bottom, _SHORTEST), _LONGEST)
-
-
-def _orthonormal(W: Array) -> Array:
-    """Return W with rounding errors of many steps removed; columns keep their signs."""
-    if np.linalg.norm(W.T @ W - np.eye(W.shape[1])) <= _ORTHONORMAL:
-        return W
-    Q, R = np.linalg.qr(W)
-    return Q * np.where(np.diagonal(R) < 0, -1.0, 1.0)

@@ -16,7 +16,8 @@ from ..models.base import N_BITS, About, BaseHasher
 from ..models.encoder import LinearEncoder
 from ..neighbors.graphs import Graph, laplacian
 from ._anchor_graph import AnchorGraphMap, anchor_graph
-from ._projections import itq_projection, standardised
+from .itq import itq_projection
+from .shared import standardised
 
 _ITQ_ROUNDS = 50
 # Thresholds tried in a round. Values below one do not help: a flip lowers the objective only if the
@@ -132,28 +133,23 @@ def _overlaps(B: Array) -> Array:
 
 
 def minimise(graph: Graph, B: Array, mu: float, rho: float, max_iter: int) -> tuple[Array, Array]:
-    """Lower f from B in rounds; return the codes, and f after each round."""
-    values = []
+    """Lower f from B in rounds; return the codes, and f after each round.
+
+    A round replaces B by sign(B - ∇f/t) at the first threshold t at which f falls.
+    """
+    values: list[float] = []
     f = objective(graph, B, mu, rho)
     for _ in range(max_iter):
-        lower = _flip_bits(graph, B, f, mu, rho)
-        if lower is None:
+        G = gradient(graph, B, mu, rho)
+        for t in _THRESHOLDS:
+            B_new = np.where(G / t <= B, 1.0, -1.0).astype(B.dtype)
+            if np.array_equal(B_new, B):  # no bit flips at this or any larger threshold
+                return B, np.array(values)
+            f_new = objective(graph, B_new, mu, rho)
+            if f_new < f:
+                break
+        else:
             break
-        B, f = lower
+        B, f = B_new, f_new
         values.append(f)
     return B, np.array(values)
-
-
-def _flip_bits(
-    graph: Graph, B: Array, f: float, mu: float, rho: float
-) -> tuple[Array, float] | None:
-    """Return sign(B - ∇f/t) and its f at the first threshold t at which f falls, or None."""
-    G = gradient(graph, B, mu, rho)
-    for t in _THRESHOLDS:
-        B_new = np.where(G / t <= B, 1.0, -1.0).astype(B.dtype)
-        if np.array_equal(B_new, B):  # no bit flips at this or any larger threshold
-            return None
-        f_new = objective(graph, B_new, mu, rho)
-        if f_new < f:
-            return B_new, f_new
-    return None

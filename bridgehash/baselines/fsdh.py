@@ -9,12 +9,11 @@ import numpy as np
 from .._core.linalg import Array
 from ..codes import signs
 from ..models.base import About, Ids
-from ..neighbors.graphs import one_hot
-from ._class_codes import class_codes
-from ._kernel import BaseRegressionHasher
+from ._classes import class_codes
+from .sdh import SDH, ClassifierTerm
 
 
-class FSDH(BaseRegressionHasher):
+class FSDH(SDH):
     """SDH with codes regressed on labels instead of labels on codes: all bits in one step.
 
     min ‖B - YW‖² + λ‖W‖² + ν (‖B - φP‖² + ρ‖P‖²) over signs B, weights W and P, so that
@@ -34,9 +33,8 @@ class FSDH(BaseRegressionHasher):
 
     Attributes
     ----------
-    objective_ : array of shape (n_iter_,)
-        After each round.
-    n_iter_ : int
+    objective_, n_iter_
+        As for `SDH`.
     """
 
     about: ClassVar = About(
@@ -48,18 +46,16 @@ class FSDH(BaseRegressionHasher):
 
     def _start(self, y: Ids, rng: np.random.RandomState) -> Array:
         # Number the classes by their first row: the draw does not depend on their names.
-        classes, first = np.unique(y, return_index=True)
-        number = np.empty(len(classes), dtype=np.intp)
-        number[np.argsort(first)] = np.arange(len(classes))
-        return class_codes(len(classes), self.n_bits, rng)[number[y]]
+        _, first = np.unique(y, return_index=True)
+        number = np.argsort(np.argsort(first))
+        return class_codes(len(first), self.n_bits, rng)[number[y]]
 
 
-class ClassCodeTerm:
+class ClassCodeTerm(ClassifierTerm):
     """‖B - YW‖² + λ‖W‖²: codes regressed on one-hot labels, one shrunken mean per class."""
 
     def __init__(self, y: Ids, ridge: float) -> None:
-        self._y, self._ridge = y, ridge
-        self._Y_T = one_hot(y, int(y.max()) + 1).T.tocsr()
+        super().__init__(y, ridge)
         self._sizes = np.bincount(y)
 
     def weights(self, B: Array) -> Array:

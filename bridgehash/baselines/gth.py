@@ -34,8 +34,7 @@ class GTH(BaseSharedHasher):
     min ‖M ∘ (Wₜ - Wₛ)‖² + λₜ ‖Bₜ - Xₜ Wₜ‖² + λₛ ‖Bₛ - Xₛ Wₛ‖² over signs B and projections W with
     orthonormal columns. GTH-g has M = 1; GTH-h draws weights that are small where the two
     projections differ most. A round rotates Wₜ and then Wₛ by some steps along a Cayley curve,
-    W ← WQ, and computes new signs. So W stays in the principal subspace in which it starts: GTH is
-    ITQ with a coupling.
+    W ← WQ, and computes new signs. W stays in its first subspace: GTH is ITQ with a coupling.
 
     Objective, weights, constants and the order of the steps follow the paper and its public code,
     GTH. As there, Wₜ encodes both domains: nothing aligns the columns of Wₛ with those of Wₜ, and
@@ -203,9 +202,7 @@ def fixed_step(tau: float) -> Step:
 def safe_step(W: Array, objective: Objective) -> Array:
     """Rotate W by at most one radian, halved until the objective falls.
 
-    With K = WᵀG - GᵀW the slope along the curve is -½ ‖K‖², so a short enough step lowers the
-    objective. ‖K‖ / √2 is at least the spectral norm: singular values of a skew matrix come in
-    pairs.
+    ‖K‖ / √2 is at least the spectral norm of K = WᵀG - GᵀW: its singular values come in pairs.
     """
     value, G = objective(W)
     K = W.T @ G
@@ -221,16 +218,11 @@ def safe_step(W: Array, objective: Objective) -> Array:
 
 
 def solve(
-    target: GTHDomain,
-    source: GTHDomain,
-    weights: Weights,
-    step: Step,
-    max_iter: int,
-    inner_iter: int,
+    target: GTHDomain, source: GTHDomain, weights: Weights, step: Step, n_iter: int, inner_iter: int
 ) -> tuple[GTHDomain, GTHDomain, Array]:
     """Alternate rotations and signs; return both domains and the objective after each round."""
     values = []
-    for _ in range(max_iter):
+    for _ in range(n_iter):
         M2 = weights(target.W - source.W)
         target = projection_step(target, source.W, M2, step, inner_iter)
         source = projection_step(source, target.W, M2, step, inner_iter)

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_random_state
 
-from .._core.linalg import Array
+from .._core.arrays import astype
+from .._core.linalg import Array, as_double, itq_rotation, principal, random_orthonormal
 from .._core.validation import Range, Rules
 from ..models.base import N_BITS, About, BaseHasher
 from ..models.encoder import LinearEncoder
-from ._projections import itq_projection
 
 
 class ITQ(BaseHasher):
@@ -50,3 +50,10 @@ class ITQ(BaseHasher):
         mean = X.mean(axis=0)
         self.n_iter_ = self.max_iter
         return LinearEncoder(itq_projection(X - mean, self.n_bits, self.max_iter, rng), mean)
+
+
+def itq_projection(X: Array, n_bits: int, n_iter: int, rng: np.random.RandomState) -> Array:
+    """Return P R: principal directions of centred rows, rotated by ITQ from a random start."""
+    P = principal(X, n_bits)
+    R = random_orthonormal(P.shape[1], n_bits, rng)
+    return astype(P @ itq_rotation(as_double(X) @ P, R, n_iter), X.dtype)

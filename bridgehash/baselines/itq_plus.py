@@ -22,13 +22,11 @@ from ..models.encoder import LinearEncoder
 from ..models.feature_maps import outward
 from ..neighbors.graphs import KNNGraph, SparseGraph, laplacian
 from ..neighbors.search import nearest
-from ._projections import itq_projection
+from .itq import itq_projection
 from .shared import BaseSharedHasher, StackedDomains
 
-LAPITQ_PLUS: Mapping[str, Any] = {
-    "laplacian": 0.003,
-    "pairing": "nearest",
-}  # parameters that turn ITQ+ into LapITQ+
+# Parameters that turn ITQ+ into LapITQ+.
+LAPITQ_PLUS: Mapping[str, Any] = {"laplacian": 0.003, "pairing": "nearest"}
 _ITQ_ROUNDS = 50
 _BOX_STEPS = 20
 
@@ -133,12 +131,10 @@ class ITQPlus(BaseSharedHasher):
         return outward(X_s)[drawn], in_target
 
     def _smoothness(self, X_s: Array, in_source: Ids, rng: np.random.RandomState) -> Smoothness:
-        """Build the k-NN graph of ITQ codes of the source rows.
-
-        For ±1 codes the squared Euclidean distance is four times the Hamming distance.
-        """
+        """Build the k-NN graph of ITQ codes of the source rows, in Hamming distance."""
         Z = X_s - X_s.mean(axis=0)
         codes = signs(Z @ itq_projection(Z, self.n_bits, _ITQ_ROUNDS, rng))[in_source]
+        # Squared Euclidean distances of ±1 codes are four times their Hamming distances.
         graph = KNNGraph(self.n_neighbors).build(codes.astype(X_s.dtype))
         return Smoothness(graph, self.laplacian)
 

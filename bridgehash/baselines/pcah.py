@@ -33,15 +33,7 @@ class PCAH(BaseHasher):
 
     def _learn(self, X: Array, y: NDArray[Any] | None) -> LinearEncoder:
         mean = X.mean(axis=0)
-        return LinearEncoder(repeat_columns(pca(X - mean, self.n_bits), self.n_bits), mean)
-
-
-def repeat_columns(P: Array, n_bits: int) -> Array:
-    """Repeat the columns of P up to n_bits columns; zeros if P has none.
-
-    >>> repeat_columns(np.array([[1.0, 2.0]]), 3)
-    array([[1., 2., 1.]])
-    """
-    if P.shape[1] == 0:
-        return np.zeros((len(P), n_bits), P.dtype)
-    return P[:, np.arange(n_bits) % P.shape[1]]
+        P = pca(X - mean, self.n_bits)
+        if P.shape[1] == 0:  # all rows are equal
+            P = np.zeros((X.shape[1], 1), X.dtype)
+        return LinearEncoder(P[:, np.arange(self.n_bits) % P.shape[1]], mean)

@@ -12,11 +12,10 @@ from sklearn.utils.validation import check_random_state
 from .._core.linalg import Array, RidgeSolver, unit_rows
 from .._core.validation import Flag, Range, Rules
 from ..codes import signs
-from ..models.base import N_BITS, About, TrainingData
+from ..models.base import N_BITS, About, Ids, TrainingData
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import outward
-from ._class_codes import class_codes
-from ._pseudo_labels import class_means, target_clusters
+from ._classes import class_codes, class_means, target_clusters
 from .shared import BaseSharedHasher, StackedDomains
 
 
@@ -92,9 +91,7 @@ class PrototypeBank(BaseSharedHasher):
         return rows.encoder(P)
 
 
-def predict_classes(
-    H_s: Array, y_s: NDArray[np.intp], H_t: Array
-) -> tuple[NDArray[np.intp], Array]:
+def predict_classes(H_s: Array, y_s: Ids, H_t: Array) -> tuple[Ids, Array]:
     """Return the class of each target row by clusters, and its weight: the margin of cosines."""
     Z_s, Z_t = unit_rows(H_s), unit_rows(H_t)
     means = unit_rows(class_means(Z_s, y_s, int(y_s.max()) + 1))
@@ -103,17 +100,13 @@ def predict_classes(
     return cosines.argmax(axis=1), best - second
 
 
-def bank_step(
-    H_s: Array, y_s: NDArray[np.intp], H_t: Array, y_t: NDArray[np.intp]
-) -> NDArray[np.int8]:
+def bank_step(H_s: Array, y_s: Ids, H_t: Array, y_t: Ids) -> NDArray[np.int8]:
     """Return the signs of the mean projections per class; both domains have equal weight."""
     c = int(y_s.max()) + 1
     return signs(class_means(H_s, y_s, c) + class_means(H_t, y_t, c))
 
 
-def regression_step(
-    X: Array, y: NDArray[np.intp], bank: NDArray[np.int8], weight: Array, ridge: float
-) -> Array:
+def regression_step(X: Array, y: Ids, bank: NDArray[np.int8], weight: Array, ridge: float) -> Array:
     """Regress the prototypes on the rows; `weight` is of the last rows, the others have one."""
     root = np.ones(len(X), dtype=X.dtype)
     root[len(X) - len(weight) :] = np.sqrt(weight)

@@ -6,17 +6,16 @@ from numbers import Integral
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array, RidgeSolver, pca, procrustes, random_orthonormal
 from .._core.validation import Flag, OneOf, Range, Rules
 from ..codes import signs
-from ..models.base import N_BITS, About, TrainingData
+from ..models.base import N_BITS, About, Ids, TrainingData
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import AnchorKernel
 from ..neighbors.graphs import one_hot
-from ._pseudo_labels import class_probabilities
+from ._classes import class_probabilities
 from .shared import BaseSharedHasher, StackedDomains
 
 _TINY = 1e-12
@@ -125,10 +124,15 @@ class PSCA(BaseSharedHasher):
         X_s, X_t = rows.domains
         P, R = self._align(X_s, y_s, X_t)
         Y = np.vstack([one_hot(y_s, R.shape[1]).toarray().astype(R.dtype), R])
-        B = self._quantise(np.hstack([Y, rows.X @ P]), rows.n_source, rng)
+        D = np.hstack([Y, rows.X @ P])
+        D = D - D.mean(axis=0)
+        D = D @ pca(D, self.n_bits)
+        W = random_orthonormal(D.shape[1], self.n_bits, rng).astype(D.dtype)
+        n, lam = rows.n_source, self.lam_agree * len(D) / 2
+        B = np.vstack(quantise(D[:n], D[n:], W, lam, self.quantise_iter))
         return self._regress(rows, B, rng)
 
-    def _align(self, X_s: Array, y_s: NDArray[np.intp], X_t: Array) -> tuple[Array, Array]:
+    def _align(self, X_s: Array, y_s: Ids, X_t: Array) -> tuple[Array, Array]:
         """Run the first stage; return the projection and the memberships of the target."""
         c = int(y_s.max()) + 1
         probabilities = class_probabilities(X_s, y_s, X_t, temperature=self.temperature)
@@ -148,14 +152,6 @@ class PSCA(BaseSharedHasher):
         self.n_iter_ = self.max_iter
         return P, R
 
-    def _quantise(self, D: Array, n_source: int, rng: np.random.RandomState) -> Array:
-        """Run the second stage; return the codes of all rows."""
-        D = D - D.mean(axis=0)
-        D = D @ pca(D, self.n_bits)
-        W = random_orthonormal(D.shape[1], self.n_bits, rng).astype(D.dtype)
-        lam = self.lam_agree * len(D) / 2
-        return np.vstack(quantise(D[:n_source], D[n_source:], W, lam, self.quantise_iter))
-
     def _regress(self, rows: StackedDomains, B: Array, rng: np.random.RandomState) -> LinearEncoder:
         """Return the hash function: a ridge regression of the codes."""
         if self.out_of_sample == "linear":
@@ -171,7 +167,7 @@ class AlignmentProblem(NamedTuple):
     """Inputs of the first stage."""
 
     X_s: Array
-    y_s: NDArray[np.intp]
+    y_s: Ids
     X_t: Array
     lam_means: float
     lam_sparse: float
@@ -223,8 +219,7 @@ def consistency(F: Array, probabilities: Array) -> Array:
 def membership_step(F: Array, psi: Array) -> Array:
     """R-step: the exact minimiser of Σ_j r_j² f_j - ψ_j log r_j on the simplex.
 
-    With k the column of ψ and a multiplier η, r_j = η / (2 f_j) and r_k = (η + √(η² + 8 f_k ψ)) /
-    (4 f_k). Their sum is one: a quadratic equation for η. If it has no positive root, r_k = 1.
+    The multiplier η of the simplex solves a quadratic equation (docs/maths.md).
     """
     rows, k = np.arange(len(F)), psi.argmax(axis=1)
     F = np.maximum(F, _TINY)

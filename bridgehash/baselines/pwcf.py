@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from math import lcm
 from numbers import Integral
@@ -156,24 +155,18 @@ class PWCF(BaseSharedHasher):
         order = outward(X_s)
         y, X_s, X_t = y[order], X_s[order], data.X_target[outward(data.X_target)]
         rows = StackedDomains.build(X_s, X_t, unit_rows=self.unit_rows, scaled=not self.unit_rows)
-        X, W, back = self._start(rows.X.astype(np.float64), rng)
+        X, back = row_space(rows.X.astype(np.float64))
+        P = W = pca(X, self.n_bits)
+        long = P.shape[1] < self.n_bits
+        if long:  # solve in the space of the principal directions
+            X, W = X @ P, random_orthonormal(P.shape[1], self.n_bits, rng)
         B = signs(rng.standard_normal((len(X), self.n_bits))).astype(np.float64)
         problem = self._problem(X, y)
         result = solve(problem, W, B, max_iter=self.max_iter, inner_iter=self.inner_iter)
         self.objective_ = result.objective
         self.n_iter_ = self.max_iter
-        return rows.encoder(np.ascontiguousarray(back(result.W), rows.X.dtype))
-
-    def _start(
-        self, X: Array, rng: np.random.RandomState
-    ) -> tuple[Array, Array, Callable[[Array], Array]]:
-        """Return the rows in a space as small as possible, the first W there, and the map back."""
-        X, back = row_space(X)
-        P = pca(X, self.n_bits)
-        p = P.shape[1]
-        if p == self.n_bits:
-            return X, P, back
-        return X @ P, random_orthonormal(p, self.n_bits, rng), lambda W: back(P @ W)
+        W = P @ result.W if long else result.W
+        return rows.encoder(np.ascontiguousarray(back(W), rows.X.dtype))
 
     def _problem(self, X: Array, y: Ids) -> PWCFProblem:
         """Build the problem: classes, histograms, triplets and graph of the rows."""
@@ -228,20 +221,13 @@ def histograms(X_s: Array, y_s: Ids, X_t: Array, y_t: Ids, k: int) -> tuple[Arra
     Shares of classes, multiplied by a common factor so that they are whole numbers in both domains.
     """
     n_classes = int(y_s.max()) + 1
-    k_s, k_t = (min(k, len(X) - 1) for X in (X_s, X_t))
-    unit = lcm(k_s, k_t)
+    classes = [y[nearest_others(X, min(k, len(X) - 1))[1]] for X, y in ((X_s, y_s), (X_t, y_t))]
+    unit = lcm(*(near.shape[1] for near in classes))
     H_s, H_t = (
-        _count_classes(nearest_others(X, k)[1], y, n_classes) * (unit // k)
-        for X, y, k in ((X_s, y_s, k_s), (X_t, y_t, k_t))
+        np.stack([(near == c).sum(axis=1) for c in range(n_classes)], 1) * (unit / near.shape[1])
+        for near in classes
     )
     return H_s, H_t
-
-
-def _count_classes(columns: Ids, y: Ids, n_classes: int) -> Array:
-    n = len(columns)
-    cells = np.arange(n)[:, None] * n_classes + y[columns]
-    counts = np.bincount(cells.ravel(), minlength=n * n_classes)
-    return counts.reshape(n, n_classes).astype(np.float64)
 
 
 def manifold_graph(H: Array, k: int, sigma: float, keep_zero: bool) -> SparseGraph:
@@ -384,9 +370,7 @@ def nearest_histograms(H: Array, k: int) -> tuple[NDArray[np.float32], NDArray[n
     return F, columns
 
 
-def hardest_rows(
-    queries: Array, y: NDArray[np.intp], rows: Array, y_rows: NDArray[np.intp]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def hardest_rows(queries: Array, y: Ids, rows: Array, y_rows: Ids) -> tuple[Ids, Ids]:
     """Return the farthest row of the class of each query, and the nearest row of another class.
 
     Such rows must exist. Ties go to the lower row number.

@@ -36,12 +36,10 @@ class SCDH(BaseKernelHasher):
     n_bits : int, default=64
     n_anchors : int, default=2000
         Random rows used as anchors; all rows if there are fewer.
-    sigma : float, default=0.4
-        Width of the similarities exp(-‖x - χ‖² / 2σ²); the default suits rows of unit norm.
+    sigma, unit_rows
+        As for `SDH`.
     kernel : "gaussian" or "exponential", default="gaussian"
         "exponential" uses ‖x - χ‖ instead of its square.
-    unit_rows : bool, default=True
-        Divide each row by its norm first.
     fit_weight : float, default=10.0
         λ, the weight of the regression of the codes on φ.
     relaxed_weight : float, default=0.1
@@ -98,44 +96,27 @@ class SCDH(BaseKernelHasher):
         def draw(n: int, k: int) -> Array:
             return rng.standard_normal((n, k))
 
-        P, _, objective = constrained_codes(
-            phi,
-            label_graph(y, y),
-            signs(draw(len(y), self.n_bits)).astype(np.float64),
-            draw,
-            lam=self.fit_weight,
-            alpha=self.relaxed_weight,
-            beta=self.ridge,
-            max_iter=self.max_iter,
-        )
-        self.objective_ = np.array(objective)
-        self.n_iter_ = len(objective)
-        return P
+        B = signs(draw(len(y), self.n_bits)).astype(np.float64)
+        return self._alternate(phi, label_graph(y, y), B, draw)[0]
 
-
-def constrained_codes(
-    phi: Array,
-    graph: FactoredGraph,
-    B: Array,
-    draw: Draw,
-    *,
-    lam: float,
-    alpha: float,
-    beta: float,
-    max_iter: int,
-) -> tuple[Array, Array, list[float]]:
-    """Alternate P, Z and B from codes B; return P, the codes, and the objective per round."""
-    regress = RidgeSolver(phi, beta / lam)
-    values: list[float] = []
-    for _ in range(max_iter):
-        P = regress(B)
-        H = phi @ P
-        Z = relaxed_step(graph, B, alpha, draw)
-        B_before, B = B, code_step(graph, Z, H, lam, alpha)
-        values.append(objective(graph, B, Z, H, P, lam=lam, alpha=alpha, beta=beta))
-        if np.array_equal(B, B_before):
-            break
-    return P, B, values
+    def _alternate(
+        self, phi: Array, graph: FactoredGraph, B: Array, draw: Draw
+    ) -> tuple[Array, Array]:
+        """Alternate P, Z and B from codes B; return P and B."""
+        lam, alpha, beta = self.fit_weight, self.relaxed_weight, self.ridge
+        regress = RidgeSolver(phi, beta / lam)
+        values: list[float] = []
+        for _ in range(self.max_iter):
+            P = regress(B)
+            H = phi @ P
+            Z = relaxed_step(graph, B, alpha, draw)
+            B_before, B = B, code_step(graph, Z, H, lam, alpha)
+            values.append(objective(graph, B, Z, H, P, lam=lam, alpha=alpha, beta=beta))
+            if np.array_equal(B, B_before):
+                break
+        self.objective_ = np.array(values)
+        self.n_iter_ = len(values)
+        return P, B
 
 
 def relaxed_step(graph: FactoredGraph, B: Array, alpha: float, draw: Draw) -> Array:
@@ -184,9 +165,5 @@ def objective(
     similarity = (r * n) ** 2 - 2 * r * np.vdot(Z, label_contrast(graph, B))
     similarity += np.vdot(B.T @ B, Z.T @ Z)
     misfit, apart = B - H, B - Z
-    return float(
-        similarity
-        + lam * np.vdot(misfit, misfit)
-        + alpha * np.vdot(apart, apart)
-        + beta * np.vdot(P, P)
-    )
+    value = similarity + lam * np.vdot(misfit, misfit) + alpha * np.vdot(apart, apart)
+    return float(value + beta * np.vdot(P, P))

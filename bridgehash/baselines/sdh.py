@@ -6,16 +6,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._core.linalg import Array, SPDSolver
+from .._core.linalg import Array, RidgeSolver, SPDSolver
+from .._core.validation import Range, Rules
 from ..codes import signs
 from ..models.base import About, Ids
 from ..neighbors.graphs import one_hot
-from ._kernel import BaseRegressionHasher
+from ._kernel import BaseKernelHasher
 
 _MAX_SWEEPS = 10
 
 
-class SDH(BaseRegressionHasher):
+class SDH(BaseKernelHasher):
     """Codes from which a linear classifier predicts the classes, learned bit by bit.
 
     min ‖Y - BW‖² + λ‖W‖² + ν (‖B - φP‖² + ρ‖P‖²) over signs B, weights W and P. Y are one-hot
@@ -56,15 +57,76 @@ class SDH(BaseRegressionHasher):
 
     about: ClassVar = About("supervised", "Shen, Shen, Liu & Shen, CVPR 2015", ("y",))
 
+    _rules: ClassVar[Rules] = {
+        **BaseKernelHasher._rules,
+        "fit_weight": Range(0),
+        "label_ridge": Range(0, above=True),
+        "tol": Range(0),
+    }
+
+    def __init__(
+        self,
+        n_bits: int = 64,
+        n_anchors: int = 1000,
+        sigma: float = 0.4,
+        unit_rows: bool = True,
+        fit_weight: float = 1e-5,
+        label_ridge: float = 1.0,
+        ridge: float = 1e-2,
+        max_iter: int = 5,
+        tol: float = 1e-5,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_bits = n_bits
+        self.n_anchors = n_anchors
+        self.sigma = sigma
+        self.unit_rows = unit_rows
+        self.fit_weight = fit_weight
+        self.label_ridge = label_ridge
+        self.ridge = ridge
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def _learn_projection(self, phi: Array, y: Ids, rng: np.random.RandomState) -> Array:
+        return self._alternate(phi, self._start(y, rng), self._term(y))[0]
+
+    def _alternate(self, phi: Array, B: Array, term: ClassifierTerm) -> tuple[Array, Array, Array]:
+        """Minimise term(B, W) + ν (‖B - φP‖² + ρ ‖P‖²) in turns from codes B; return P, W and B.
+
+        It stops when φP equals the codes, or P no longer changes, within the tolerance.
+        """
+        regress = RidgeSolver(phi, self.ridge)
+        W, P = term.weights(B), regress(B)
+        H = phi @ P
+        objective = []
+        for _ in range(self.max_iter):
+            B = term.codes(B, W, self.fit_weight * H)
+            P_before = P
+            W, P = term.weights(B), regress(B)
+            H = phi @ P
+            misfit = float(np.linalg.norm(B - H))
+            fit = misfit**2 + self.ridge * float(np.vdot(P, P))
+            objective.append(term.loss(B, W) + self.fit_weight * fit)
+            if misfit < self.tol * np.linalg.norm(B):
+                break
+            if np.linalg.norm(P - P_before) < self.tol * np.linalg.norm(P):
+                break
+        self.objective_ = np.array(objective)
+        self.n_iter_ = len(objective)
+        return P, W, B
+
     def _term(self, y: Ids) -> ClassifierTerm:
+        """Return the term of the objective that depends on the labels."""
         return ClassifierTerm(y, self.label_ridge)
 
     def _start(self, y: Ids, rng: np.random.RandomState) -> Array:
+        """Draw the first codes, as floats."""
         return signs(rng.standard_normal((len(y), self.n_bits))).astype(np.float64)
 
 
 class ClassifierTerm:
-    """‖Y - BW‖² + λ‖W‖², the regression of one-hot labels on codes."""
+    """‖Y - BW‖² + λ‖W‖², the term that joins codes and labels: labels regressed on codes."""
 
     def __init__(self, y: Ids, ridge: float) -> None:
         self._y, self._ridge = y, ridge
@@ -75,7 +137,7 @@ class ClassifierTerm:
         return SPDSolver(B.T @ B, self._ridge)((self._Y_T @ B).T)
 
     def codes(self, B: Array, W: Array, pull: Array) -> Array:
-        """Update the codes bit by bit, with Q = YWᵀ + pull."""
+        """Return codes no worse than B at minimising loss(B, W) - 2 tr(Bᵀ pull), bit by bit."""
         return code_sweeps(B, W @ W.T, W.T[self._y] + pull, _MAX_SWEEPS)
 
     def loss(self, B: Array, W: Array) -> float:

@@ -16,12 +16,11 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 
 from .._core.errors import InputError
-from .._core.linalg import Array
+from .._core.linalg import Array, mean_square
 from .._core.validation import UNKNOWN
-from ..models.base import About, BaseHasher, BaseTransferHasher, Ids, TrainingData
+from ..models.base import About, BaseHasher, BaseTransferHasher, TrainingData
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import PrincipalMap, unit_row_map
-from ._projections import standardised
 
 
 class BaseSharedHasher(BaseTransferHasher):
@@ -33,10 +32,12 @@ class BaseSharedHasher(BaseTransferHasher):
     def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
         width = min(data.X_source.shape[1], data.X_target.shape[1])
         dtype = np.result_type(data.X_source, data.X_target)
-        map_s, Z_s = _reduce(data.X_source.astype(dtype, copy=False), width)
-        map_t, Z_t = _reduce(data.X_target.astype(dtype, copy=False), width)
-        encoder = self._learn_shared(replace(data, X_source=Z_s, X_target=Z_t))
-        return _with_first_maps(map_s, encoder), _with_first_maps(map_t, encoder)
+        maps_s, Z_s = _reduce(data.X_source.astype(dtype, copy=False), width)
+        maps_t, Z_t = _reduce(data.X_target.astype(dtype, copy=False), width)
+        source = self._learn_shared(replace(data, X_source=Z_s, X_target=Z_t))
+        target = clone(source)
+        source.maps, target.maps = [*maps_s, *source.maps], [*maps_t, *target.maps]
+        return source, target
 
     @abstractmethod
     def _learn_shared(self, data: TrainingData) -> LinearEncoder:
@@ -80,18 +81,26 @@ class StackedDomains:
         return LinearEncoder(projection, self.mean, self.scale, self.maps)
 
 
+def standardised(X: Array) -> tuple[Array, Array, float]:
+    """Return rows of mean zero and root-mean-square norm one, with that mean and that norm.
+
+    >>> standardised(np.array([[1.0], [5.0]]))
+    (array([[-1.],
+           [ 1.]]), array([3.]), 2.0)
+    """
+    mean = X.mean(axis=0)
+    X = X - mean
+    scale = mean_square(X) ** 0.5 or 1.0
+    X *= 1.0 / scale
+    return X, mean, scale
+
+
 def _reduce(X: Array, width: int) -> tuple[list[PrincipalMap], Array]:
     """Return the rows of a domain in `width` columns, and the map if one was needed."""
     if X.shape[1] == width:
         return [], X
     reduction = PrincipalMap(width).fit(X)
     return [reduction], reduction.transform(X)
-
-
-def _with_first_maps(maps: list[PrincipalMap], encoder: LinearEncoder) -> LinearEncoder:
-    encoder = clone(encoder)
-    encoder.maps = [*maps, *encoder.maps]
-    return encoder
 
 
 class Shared(BaseSharedHasher):
@@ -124,30 +133,16 @@ class Shared(BaseSharedHasher):
         return self.hasher.about
 
     def _learn_shared(self, data: TrainingData) -> LinearEncoder:
-        y = _stack_labels(data)
+        y = None
+        if data.y_source is not None or data.y_target is not None:
+            domains = ((data.X_source, data.y_source), (data.X_target, data.y_target))
+            y = np.concatenate([np.full(len(X), UNKNOWN) if y is None else y for X, y in domains])
         if get_tags(self.hasher).target_tags.required:
-            self._check_classes(y)
-        rows = np.vstack([data.X_source, data.X_target])
-        self.hasher_ = clone(self.hasher).fit(rows, y)
-        return self.hasher_.encoder_
-
-    def _check_classes(self, y: Ids | None) -> None:
-        name = type(self.hasher).__name__
-        if y is None:
-            raise InputError(f"missing; {name} needs labels of at least one domain", "y_source")
-        if len(np.unique(y[y != UNKNOWN])) < 2:
-            raise InputError(
-                f"fewer than two classes, y_target included; {name} needs at least two", "y_source"
-            )
-
-
-def _stack_labels(data: TrainingData) -> Ids | None:
-    """Return the labels of the stacked rows, -1 where a domain has none; None without any."""
-    if data.y_source is None and data.y_target is None:
-        return None
-    return np.concatenate(
-        [
-            np.full(len(X), UNKNOWN) if y is None else y
-            for X, y in ((data.X_source, data.y_source), (data.X_target, data.y_target))
-        ]
-    )
+            name = type(self.hasher).__name__
+            if y is None:
+                raise InputError(f"missing; {name} needs labels of at least one domain", "y_source")
+            if len(np.unique(y[y != UNKNOWN])) < 2:
+                problem = f"fewer than two classes, y_target included; {name} needs at least two"
+                raise InputError(problem, "y_source")
+        self.hasher_ = clone(self.hasher).fit(np.vstack([data.X_source, data.X_target]), y)
+        return clone(self.hasher_.encoder_)

@@ -15,7 +15,7 @@ from .._core.validation import Range, Rules
 from ..codes import signs
 from ..models.base import N_BITS, About, BaseHasher
 from ..models.encoder import LinearEncoder
-from ._projections import standardised
+from .shared import standardised
 
 
 class SP(BaseHasher):

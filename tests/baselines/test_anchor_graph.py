@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_limits
 
 from bridgehash import AnchorGraphMap
 from bridgehash._core.linalg import k_means
-from bridgehash.baselines._anchor_graph import anchor_eigenvectors, anchor_graph, memberships
+from bridgehash.baselines._anchor_graph import anchor_eigenvectors, anchor_graph
 from bridgehash.neighbors.graphs import laplacian
 from tests.cases import two_domains
 
@@ -178,4 +178,4 @@ def test_the_order_of_samples_and_anchors_changes_no_eigenvector(in_parts):
 
 def test_memberships_of_many_rows_stay_sparse():
     rows = np.random.default_rng(0).normal(size=(500, 4))
-    assert memberships(rows, rows[:40], 3, sigma=1.0).nnz == 1500
+    assert AnchorGraphMap(40, random_state=0).fit(rows).memberships(rows).nnz == 1500

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bridgehash.baselines._class_codes import class_codes
+from bridgehash.baselines._classes import class_codes
 
 
 @pytest.mark.parametrize(("c", "r"), [(2, 1), (3, 2), (4, 2), (10, 4), (10, 64), (300, 9), (7, 40)])

@@ -5,7 +5,6 @@ import pytest
 
 from bridgehash import GTH
 from bridgehash._core.linalg import pca, random_orthonormal
-from bridgehash.baselines._projections import standardised
 from bridgehash.baselines.gth import (
     GTHDomain,
     code_step,
@@ -19,6 +18,7 @@ from bridgehash.baselines.gth import (
     safe_step,
     solve,
 )
+from bridgehash.baselines.shared import standardised
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
 from tests.cases import over_seeds, two_domains
 

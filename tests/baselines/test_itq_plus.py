@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from bridgehash import ITQPlus
 from bridgehash._core.arrays import balanced_signs
 from bridgehash._core.linalg import procrustes, random_orthonormal
-from bridgehash.baselines._projections import itq_projection, standardised
+from bridgehash.baselines.itq import itq_projection
 from bridgehash.baselines.itq_plus import (
     LAPITQ_PLUS,
     Smoothness,
@@ -18,6 +18,7 @@ from bridgehash.baselines.itq_plus import (
     loss,
     solve,
 )
+from bridgehash.baselines.shared import standardised
 from bridgehash.codes import hamming, pack
 from bridgehash.neighbors.graphs import KNNGraph, laplacian
 from bridgehash.neighbors.search import nearest

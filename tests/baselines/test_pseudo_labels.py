@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bridgehash.baselines._pseudo_labels import class_means, class_probabilities, target_clusters
+from bridgehash.baselines._classes import class_means, class_probabilities, target_clusters
 
 
 @pytest.fixture

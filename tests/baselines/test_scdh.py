@@ -6,13 +6,7 @@ import pytest
 from bridgehash import SCDH
 from bridgehash._core.linalg import RidgeSolver
 from bridgehash.baselines._kernel import with_constant
-from bridgehash.baselines.scdh import (
-    code_step,
-    completion,
-    constrained_codes,
-    objective,
-    relaxed_step,
-)
+from bridgehash.baselines.scdh import code_step, completion, objective, relaxed_step
 from bridgehash.codes import signs
 from bridgehash.neighbors.graphs import label_graph
 from tests.baselines.golden import BITS, assert_close, assert_same_bits
@@ -40,20 +34,13 @@ def test_the_stored_run_is_found_again(stored, digits, n_bits):
     run, y = stored("scdh", n_bits), digits.y_source
     kernel = anchored(run, digits.X_source, kernel="exponential")
     extra = (run.uniform(f"UY{i}") for i in range(1, 10))
-    P, B, found = constrained_codes(
-        with_constant(kernel, digits.X_source),
-        label_graph(y, y),
-        signs(run.normal("Z0")).astype(float),
-        lambda n, k: next(extra),
-        lam=10.0,
-        alpha=0.1,
-        beta=1.0,
-        max_iter=10,
-    )
+    phi, B = with_constant(kernel, digits.X_source), signs(run.normal("Z0")).astype(float)
+    model = SCDH(n_bits)
+    P, B = model._alternate(phi, label_graph(y, y), B, lambda n, k: next(extra))
     assert_close(P, run["P"], 1e-6)  # distances of anchors to themselves are roots of rounding
     np.testing.assert_array_equal(B, run.signs("B"))
     assert_same_bits(run, digits, projector(kernel, P))
-    assert len(found) < 10  # it settled, and the rounds left out would have changed nothing
+    assert model.n_iter_ < 10  # it settled, and the rounds left out would have changed nothing
 
 
 @SEEDS
@@ -149,12 +136,11 @@ def test_no_step_raises_the_objective(seed):
 
 def test_the_rounds_take_these_steps_in_turn():
     phi, _, graph, B, _ = problem(0)
-    start = {"draw": np.random.RandomState(1).standard_normal}
-    P, codes, found = constrained_codes(
-        phi, graph, B, lambda *shape: start["draw"](shape), **WEIGHTS, max_iter=2
-    )
+    model = SCDH(fit_weight=3.0, relaxed_weight=0.4, ridge=0.7, max_iter=2)
+    draw = np.random.RandomState(1).standard_normal
+    P, codes = model._alternate(phi, graph, B, lambda *shape: draw(shape))
     draw, regress = np.random.RandomState(1).standard_normal, RidgeSolver(phi, 0.7 / 3.0)
-    for value in found:
+    for value in model.objective_:
         expected = regress(B)
         Z = relaxed_step(graph, B, 0.4, lambda *shape: draw(shape))
         B = code_step(graph, Z, phi @ expected, 3.0, 0.4)
