@@ -11,41 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from array_api_compat import (
-    array_namespace,
-    device,
-    is_array_api_obj,
-    is_numpy_array,
-    is_torch_array,
-)
+from array_api_compat import array_namespace as array_namespace
+from array_api_compat import device as device
+from array_api_compat import is_array_api_obj as is_array_api_obj
+from array_api_compat import is_numpy_array, is_torch_array
 from numpy.typing import NDArray
 
 from .errors import InputError
-
-__all__ = [
-    "array_namespace",
-    "astype",
-    "balanced_signs",
-    "block_rows",
-    "by_rows",
-    "column_means",
-    "device",
-    "empty_on",
-    "is_array_api_obj",
-    "is_foreign",
-    "is_half",
-    "is_on_gpu",
-    "kth_smallest",
-    "like",
-    "place",
-    "row_norms",
-    "row_squares",
-    "rows_product",
-    "singular",
-    "spd_solver",
-    "take_rows",
-    "to_numpy",
-]
 
 _SMALL = 1_000_000  # OpenBLAS sums smaller products in another order
 _IN_CACHE = 1 << 19  # values per block of rows, but at least _ROWS rows: benchmarks/encode.py
@@ -163,17 +135,6 @@ def row_squares(X: Any) -> Any:
     return array_namespace(X).linalg.vecdot(X, X)
 
 
-def kth_smallest(X: Any, k: int) -> Any:
-    """Return the k-th smallest value of each column, counted from 0.
-
-    >>> kth_smallest(np.array([[3.0], [1.0], [2.0]]), 1)
-    array([2.])
-    """
-    if is_numpy_array(X):
-        return np.partition(np.ascontiguousarray(X.T), k, axis=1)[:, k]
-    return array_namespace(X).sort(X, axis=0)[k, :]
-
-
 def spd_solver(Phi: Any, ridge: float) -> Callable[[Any], Any]:
     """Return b ↦ (Φ + ρI)⁻¹ b, for a library other than NumPy."""
     xp = array_namespace(Phi)
@@ -245,7 +206,11 @@ def balanced_signs(H: NDArray[np.floating]) -> NDArray[np.floating]:
     xp, n = array_namespace(H), H.shape[0]
     if n < 2:
         return xp.full_like(H, -1.0)
-    cut = kth_smallest(H, n - n // 2)  # the smallest value of the larger half
+    k = n - n // 2  # the smallest value of the larger half, in each column
+    if is_numpy_array(H):
+        cut = np.partition(np.ascontiguousarray(H.T), k, axis=1)[:, k]
+    else:
+        cut = xp.sort(H, axis=0)[k, :]
     above, equal = cut < H, cut == H
     wanted = n // 2 - xp.count_nonzero(above, axis=0)
     if bool(xp.any(xp.count_nonzero(equal, axis=0) != wanted)):  # ties: the last ones are +1

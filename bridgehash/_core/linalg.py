@@ -229,9 +229,7 @@ def procrustes(C: Array, *, within_rank: bool = False) -> Array:
     array([[1., 0.],
            [0., 1.]])
     """
-    U, values, Vt = np.linalg.svd(
-        to_numpy(C), full_matrices=False
-    )  # small, so computed on the host
+    U, values, Vt = np.linalg.svd(to_numpy(C), full_matrices=False)  # small: on the host
     if within_rank:
         keep = values > values[:1] * max(C.shape) * np.finfo(values.dtype).eps
         U, Vt = U[:, keep], Vt[keep]
@@ -362,8 +360,7 @@ def sinkhorn(K: Array, p: Array, q: Array, n_iter: int) -> Array:
     for _ in range(n_iter):
         u = p / np.maximum(K @ v, _TINY)
         v = q / np.maximum(u @ K, _TINY)
-    plan: Array = u[:, None] * K * v
-    return plan
+    return u[:, None] * K * v
 
 
 class SPDSolver:
@@ -409,10 +406,7 @@ def k_means(X: Array, start: Array, n_iter: int) -> Array:
     if n_iter == 0:
         return start
     model = KMeans(len(start), init=start, n_init=1, max_iter=n_iter, tol=0.0, random_state=0)
-    with _two_threads(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # empty clusters are fine
-        centres: Array = model.fit(X).cluster_centers_
-    return centres
+    return _fit_k_means(model, X).cluster_centers_
 
 
 def drawn_clusters(
@@ -421,14 +415,12 @@ def drawn_clusters(
     """Return the cluster of each row, numbered from 0 without empty ones (k-means++)."""
     seed = int(rng.randint(2**31 - 1))
     model = KMeans(k, n_init=1, max_iter=30, random_state=seed)
-    with _two_threads(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        labels = model.fit_predict(X, sample_weight=weights)
-    clusters: NDArray[np.intp] = np.unique(labels, return_inverse=True)[1]
-    return clusters
+    return np.unique(_fit_k_means(model, X, weights).labels_, return_inverse=True)[1]
 
 
-def _two_threads() -> threadpool_limits:
+def _fit_k_means(model: KMeans, X: Array, weights: Array | None = None) -> Any:
     """Use at most two threads: the partial sums of more are added in a random order."""
     pools = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"]
-    return threadpool_limits(min([2, *pools]), user_api="openmp")
+    with threadpool_limits(min([2, *pools]), user_api="openmp"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # empty clusters are fine
+        return model.fit(X, sample_weight=weights)

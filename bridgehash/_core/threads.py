@@ -45,7 +45,7 @@ def map_blocks(
     if not threads:
         return _collect(map(work, blocks), blocks, done)
     # Also for one block: multi-threaded BLAS adds in another order and gives other bits.
-    with _BLAS.single_threaded() as n_threads:
+    with one_blas_thread() as n_threads:
         if n_threads == 1 or len(blocks) == 1:
             return _collect(map(work, blocks), blocks, done)
         settings = copy_context()  # np.errstate of the caller
@@ -63,13 +63,6 @@ def _collect(
         if done is not None:
             done(rows.stop)
     return collected
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Use single-threaded BLAS inside; for work that runs in many threads."""
-    with _BLAS.single_threaded():
-        yield
 
 
 class _BlasThreads:
@@ -115,4 +108,4 @@ def _libraries() -> list[Any]:
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
-_BLAS = _BlasThreads()
+one_blas_thread = _BlasThreads().single_threaded  # for work that runs in many threads

@@ -134,5 +134,4 @@ def as_graph(W: Any, shape: tuple[int, int]) -> Graph:
         W = SparseGraph(matrix)
     if W.shape != shape:
         raise InputError(f"shape {W.shape}; {shape} is needed", "W")
-    graph: Graph = W
-    return graph
+    return W

@@ -19,17 +19,8 @@ from ..codes import MAX_BITS
 from ..models.base import About, BaseTransferHasher, TrainingData
 from ..models.encoder import LinearEncoder
 from ..neighbors.graphs import Graph
-from .fit import RuntimeOptions, learn, open_domains, used_inputs
-from .presets import (
-    BIPARTITES,
-    COMPLETIONS,
-    FEATURE_MAPS,
-    GRAPHS,
-    PRESETS,
-    STARTS,
-    TARGET_MAPS,
-    preset,
-)
+from .fit import RuntimeOptions, learn, open_domains, part
+from .presets import NAMED_PARTS, PRESETS, preset
 
 
 class ATHParameters(TypedDict, total=False):
@@ -137,13 +128,13 @@ class ATH(BaseTransferHasher):
     about: ClassVar[About] = About("unsupervised", "Lu, Zhou, Chen, Pedrycz & Hung, TCYB 2023")
     _rules: ClassVar[Rules] = {
         "n_bits": Range(1, MAX_BITS, Integral),
-        "source_graph": OneOf(tuple(GRAPHS), "build"),
-        "target_graph": OneOf(tuple(GRAPHS), "build"),
-        "bipartite": OneOf(tuple(BIPARTITES), "rule"),
-        "feature_map": OneOf((None, *FEATURE_MAPS), "fit_transform"),
-        "completion": OneOf((None, *COMPLETIONS), "complete"),
-        "target_map": OneOf((None, *TARGET_MAPS), "map_target"),
-        "start": OneOf(tuple(STARTS), "begin"),
+        "source_graph": OneOf(tuple(NAMED_PARTS["source_graph"]), "build"),
+        "target_graph": OneOf(tuple(NAMED_PARTS["target_graph"]), "build"),
+        "bipartite": OneOf(tuple(NAMED_PARTS["bipartite"]), "rule"),
+        "feature_map": OneOf((None, *NAMED_PARTS["feature_map"]), "fit_transform"),
+        "completion": OneOf((None, *NAMED_PARTS["completion"]), "complete"),
+        "target_map": OneOf((None, *NAMED_PARTS["target_map"]), "map_target"),
+        "start": OneOf(tuple(NAMED_PARTS["start"]), "begin"),
         "alpha_source": Range(0),
         "alpha_target": Range(0),
         "beta_source": Range(0),
@@ -309,7 +300,15 @@ class ATH(BaseTransferHasher):
 
     def used_inputs(self) -> Set[str]:
         """Which of y_source, y_target and pairs these settings learn from."""
-        return used_inputs(self)
+        used: set[str] = set()
+        for parameter in NAMED_PARTS:
+            chosen = part(self, parameter)
+            if getattr(chosen, "needs_labels", False):
+                domain = parameter.removesuffix("_graph")
+                used |= {f"y_{domain}"} if domain != parameter else {"y_source", "y_target"}
+            if getattr(chosen, "needs_pairs", False):
+                used.add("pairs")
+        return used
 
 
 def _show_preset_in_signature(name: str) -> None:

@@ -7,7 +7,8 @@ begin, run Algorithm 1, return encoders. Each step is one function below, in thi
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -63,19 +64,6 @@ def part(ath: Any, parameter: str) -> Any:
     return NAMED_PARTS[parameter][choice] if isinstance(choice, str) else choice
 
 
-def used_inputs(ath: Any) -> Set[str]:
-    """Which of y_source, y_target and pairs the parts of an `ATH` learn from."""
-    used: set[str] = set()
-    for parameter in NAMED_PARTS:
-        chosen = part(ath, parameter)
-        if getattr(chosen, "needs_labels", False):
-            domain = parameter.removesuffix("_graph")
-            used |= {f"y_{domain}"} if domain != parameter else {"y_source", "y_target"}
-        if getattr(chosen, "needs_pairs", False):
-            used.add("pairs")
-    return used
-
-
 def open_domains(
     ath: Any, X_source: Any, X_target: Any, options: RuntimeOptions
 ) -> tuple[Any, Any]:
@@ -83,21 +71,25 @@ def open_domains(
     if options.memory_limit is None and cluster_mapper.get() is None:
         return check_rows(X_source, X_target)
     source, target = as_blocks(X_source, name="X_source"), as_blocks(X_target, name="X_target")
-    plan = MemoryPlan(in_blocks=True)
+    sizes: tuple[int, int] | None = BLOCK_BYTES, CACHE_BYTES
     if options.memory_limit is not None:
-        plan = plan_memory(options.memory_limit, (source, target), ath.n_bits)
-    if not plan.in_blocks:
+        sizes = plan_memory(options.memory_limit, (source, target), ath.n_bits)
+    if sizes is None:
         return check_rows(source, target)
     check_in_blocks(ath, options.device)
-    sizes = plan.block_bytes, plan.cache_bytes // 2
-    return source.in_blocks_of(*sizes), target.in_blocks_of(*sizes)
+    block, cache = sizes[0], sizes[1] // 2
+    return source.in_blocks_of(block, cache), target.in_blocks_of(block, cache)
 
 
 def learn(ath: Any, data: TrainingData, options: RuntimeOptions) -> FitResult:
     """Fit an `ATH` to validated data; the encoders are on the device of the data."""
     rng = check_random_state(ath.random_state)
     home = data.X_source
-    data = _on_device(ath, data, options.device)
+    reference = None if options.device is None else empty_on(options.device)
+    if ath.target_map is not None:  # small, and always on the host
+        data = data.like(np.empty(0))
+    elif reference is not None and isinstance(home, np.ndarray):
+        data = data.like(reference)
     data = _with_completed_labels(ath, data, rng)
     mapped = None
     if ath.target_map is not None:
@@ -124,16 +116,6 @@ def learn(ath: Any, data: TrainingData, options: RuntimeOptions) -> FitResult:
     fields = [(name, np.float64) for name in ("total", *Objective._fields)]
     record = np.array([(terms.total, *terms) for terms in solution.history], dtype=fields)
     return FitResult(encoders, on_host(solution.W), agreement, record, solution.converged)
-
-
-def _on_device(ath: Any, data: TrainingData, device: str | None) -> TrainingData:
-    """Move NumPy rows to the device; a target map is small and always runs on the host."""
-    reference = None if device is None else empty_on(device)
-    if ath.target_map is not None:
-        return data.like(np.empty(0))
-    if reference is None or not isinstance(data.X_source, np.ndarray):
-        return data
-    return data.like(reference)
 
 
 def _with_completed_labels(
@@ -182,11 +164,6 @@ class Features:
         X *= 1.0 / scale
         return cls(X, *row_space(X), mean, scale, maps)
 
-    @property
-    def n_features_in(self) -> int:
-        """Width of the raw rows."""
-        return int(self.maps[0].n_features_in_ if self.maps else self.X.shape[1])
-
     def inside(self, A: Array) -> Array:
         """Return a projection of the rows of X as one of the rows of Z."""
         if self.Z is self.X:
@@ -234,12 +211,11 @@ def _features_in_blocks(ath: Any, *domains: Blocks) -> tuple[Features, Features]
     if ath.center == "joint":
         joint = (rows[0].moments | rows[1].moments).mean
         rows = [X.recentred(joint) for X in rows]
-    maps = [[UnitRows().fit(X.take([0]))] if ath.unit_rows else [] for X in rows]
-    source, target = (
-        Features(X, X, lambda A: A, X.mean, X.scale, map_)
-        for X, map_ in zip(rows, maps, strict=True)
-    )
-    return source, target
+    features = []
+    for X in rows:
+        maps = [UnitRows().fit(X.take([0]))] if ath.unit_rows else []
+        features.append(Features(X, X, lambda A: A, X.mean, X.scale, maps))
+    return features[0], features[1]
 
 
 def _mapped(ath: Any, X: Array, rng: np.random.RandomState) -> tuple[list[Any], Array]:
@@ -284,12 +260,9 @@ def _solve(
 ) -> tuple[Solution, float | None]:
     """Build graphs, begin, run Algorithm 1; also return the agreement of the start."""
     y_s, y_t = data.y_source, data.y_target
-    domains = (
-        _domain(ath, "source", source, y_s, ath.alpha_source, ath.beta_source),
-        _domain(ath, "target", target, y_t, ath.alpha_target, ath.beta_target),
-    )
+    domains = _domain(ath, "source", source, y_s), _domain(ath, "target", target, y_t)
     rule = part(ath, "bipartite").rule(data)
-    same = _same_space(ath, source.n_features_in, target.n_features_in)
+    same = _same_space(ath, data.X_source.shape[1], data.X_target.shape[1])
     X_s, X_t = (source.X, target.X) if same else (source.Z, target.Z)
     raw = (data.X_source, data.X_target)
     context = StartContext(X_s, X_t, y_s, y_t, same, ath.n_bits, ath.ridge, rng, raw)
@@ -301,35 +274,27 @@ def _solve(
             replace(domains[1], held=target.inside(A_t)),
         )
     settings = {"lam": ath.lam, "ridge": ath.ridge, "max_iter": ath.max_iter, "tol": ath.tol}
-    if not verbose:
-        return solve(*domains, rule, start, **settings), start.agreement
-    with progress("ATH", ath.max_iter, visible=True) as advance:
-        solution = solve(
-            *domains,
-            rule,
-            start,
-            **settings,
-            on_iteration=lambda terms: advance(f"objective {terms.total:.6g}"),
-        )
-    return solution, start.agreement
+    bar: AbstractContextManager[Callable[[str], None]] = nullcontext(lambda note: None)
+    if verbose:
+        bar = progress("ATH", ath.max_iter, visible=True)
+    with bar as advance:
+
+        def show(terms: Objective) -> None:
+            advance(f"objective {terms.total:.6g}")
+
+        return solve(*domains, rule, start, **settings, on_iteration=show), start.agreement
 
 
-def _domain(
-    ath: Any,
-    name: str,
-    features: Features,
-    y: NDArray[np.intp] | None,
-    alpha: float,
-    beta: float,
-) -> Domain:
+def _domain(ath: Any, name: str, features: Features, y: NDArray[np.intp] | None) -> Domain:
     graph = part(ath, f"{name}_graph")
     if getattr(graph, "needs_labels", False):
         if y is None:
             raise InputError(f"missing; {name}_graph='labels' needs it", f"y_{name}")
         if len(np.unique(y[y >= 0])) < 2:
             raise InputError("fewer than two classes; at least two are needed", f"y_{name}")
+    weights = getattr(ath, f"alpha_{name}"), getattr(ath, f"beta_{name}")
     lower = features.Z is not features.X
-    return Domain(features.Z, graph.build(features.Z, y), alpha, beta, lower=lower)
+    return Domain(features.Z, graph.build(features.Z, y), *weights, lower=lower)
 
 
 # Memory. Projections, codes and graphs are always held; they grow with rows and bits. The rows are
@@ -344,17 +309,13 @@ _WORK = 6  # blocks held at one time while one is processed
 _LEAST_BLOCK = 1 << 20
 
 
-@dataclass(frozen=True)
-class MemoryPlan:
-    """Whether the rows are read in blocks, and the sizes of blocks and of their cache."""
+def plan_memory(
+    limit: int | str, domains: tuple[Blocks, Blocks], n_bits: int
+) -> tuple[int, int] | None:
+    """Return the bytes of a block and of the cache that stay below the limit; None: all rows fit.
 
-    in_blocks: bool
-    block_bytes: int = BLOCK_BYTES
-    cache_bytes: int = CACHE_BYTES
-
-
-def plan_memory(limit: int | str, domains: tuple[Blocks, Blocks], n_bits: int) -> MemoryPlan:
-    """Return a plan that stays below the limit, or raise `InputError`."""
+    Raises `InputError` if the limit is too small for any block.
+    """
     n, width = sum(len(X) for X in domains), max(X.shape[1] for X in domains)
     item = max(X.dtype.itemsize for X in domains)
     rows = max(len(X) * X.shape[1] * item for X in domains)  # held while a graph is searched
@@ -363,7 +324,7 @@ def plan_memory(limit: int | str, domains: tuple[Blocks, Blocks], n_bits: int) -
     always = max(searching, solving) + 4 * width**2 * 8 + _SEARCH + _LIBRARIES
     room = Size.n_bytes(limit) - always
     if room > 2 * sum(len(X) * X.shape[1] * item for X in domains):
-        return MemoryPlan(in_blocks=False)
+        return None
     block = min(BLOCK_BYTES, room // (2 * _WORK))
     if block < _LEAST_BLOCK:
         least = always + 2 * _WORK * _LEAST_BLOCK
@@ -372,7 +333,7 @@ def plan_memory(limit: int | str, domains: tuple[Blocks, Blocks], n_bits: int) -
             f"{least / 2**30:.1f} GiB are needed beyond the inputs",
             "memory_limit",
         )
-    return MemoryPlan(True, block, room - _WORK * block)
+    return block, room - _WORK * block
 
 
 def check_in_blocks(ath: Any, device: str | None = None) -> None:

@@ -143,13 +143,7 @@ class MatchingProblem:
 
 
 class CoarsePair:
-    """A coarse view of both domains: small cells instead of rows.
-
-    Parameters
-    ----------
-    source, target : SimilarityView
-    rng : RandomState
-    """
+    """A coarse view of both domains: small cells instead of rows."""
 
     def __init__(
         self, source: SimilarityView, target: SimilarityView, rng: np.random.RandomState
@@ -171,8 +165,7 @@ class CoarsePair:
         """Return the plan of the cells as a plan of their rows."""
         labels_s, labels_t = self.source.labels, self.target.labels
         density = T / np.outer(self.problem.p, self.problem.q)
-        rows: Array = density[labels_s][:, labels_t] / (len(labels_s) * len(labels_t))
-        return rows
+        return density[labels_s][:, labels_t] / (len(labels_s) * len(labels_t))
 
 
 @dataclass(frozen=True)
@@ -199,9 +192,8 @@ def _coarse(view: SimilarityView, rng: np.random.RandomState) -> _CoarseDomain:
     M = one_hot(labels, int(labels.max()) + 1).toarray().astype(view.C.dtype)
     sizes = M.sum(axis=0)
     sums, counts = M.T @ view.C @ M, np.outer(sizes, sizes)
-    np.fill_diagonal(
-        sums, sums.diagonal() - M.T @ view.C.diagonal()
-    )  # without pairs of a row with itself
+    # Leave out pairs of a row with itself.
+    np.fill_diagonal(sums, sums.diagonal() - M.T @ view.C.diagonal())
     np.fill_diagonal(counts, counts.diagonal() - sizes)
     C = sums / np.maximum(counts, 1.0)
     alone = sizes == 1
@@ -270,7 +262,9 @@ def match(
     q = np.full(len(rows_t), 1.0 / len(rows_t), dtype=np.float32)
     cells = [CoarsePair(*view, rng) for view in views]
     plans_of = [_starts(cell, 0.0, n_starts, rng) for cell in cells]
-    mu = _CLEARNESS_WEIGHT if _accord(cells, plans_of) >= _LEAST_ACCORD else 0.0
+    pairs = zip(cells, plans_of, strict=True)
+    accord = np.mean([cell.problem.accord(plan) for cell, plans in pairs for plan in plans])
+    mu = _CLEARNESS_WEIGHT if accord >= _LEAST_ACCORD else 0.0
     if mu > 0:
         plans_of = [_starts(cell, mu, n_starts, rng) for cell in cells]
     plans = [
@@ -298,12 +292,6 @@ def _starts(cells: CoarsePair, mu: float, n_starts: int, rng: np.random.RandomSt
     plans = [cells.start(_CLUSTERS[i % len(_CLUSTERS)], mu, rng) for i in range(n_starts)]
     plans.sort(key=lambda pair: pair[0])
     return [plan for _, plan in plans]
-
-
-def _accord(cells: Sequence[CoarsePair], plans_of: Sequence[list[Array]]) -> float:
-    """Return the mean correlation with clearness of plans found by structure alone."""
-    pairs = zip(cells, plans_of, strict=True)
-    return float(np.mean([cell.problem.accord(plan) for cell, plans in pairs for plan in plans]))
 
 
 def _judged(plan: Array, judges: list[MatchingProblem]) -> tuple[float, Array]:
@@ -339,5 +327,4 @@ def _places(plan: Array, Y_t: Array, F_s: Array) -> Array:
     places = plan @ Y_t / np.maximum(plan.sum(axis=1, keepdims=True), _TINY)
     places -= places.mean(axis=0)
     places -= F_s @ (F_s.T @ places) / max(float((F_s**2).sum()), _TINY)
-    units: Array = unit_rows(places)
-    return units
+    return unit_rows(places)

@@ -62,8 +62,7 @@ def mutual_pairs(X: Array, Y: Array, n_neighbors: int = _HUB_NEIGHBORS) -> Ids:
 def _crowd(X: Array, Y: Array, n_neighbors: int) -> Array:
     """Return the mean cosine of each unit row of X to its nearest rows of Y."""
     F, _ = nearest(X, Y, min(n_neighbors, len(Y)))
-    crowd: Array = 1.0 - F.mean(axis=1) / 2.0
-    return crowd
+    return 1.0 - F.mean(axis=1) / 2.0
 
 
 def _best(X: Array, Y: Array, crowd: Array) -> Ids:
@@ -201,8 +200,7 @@ class _PartnerSearch:
     def closeness(self, held: Ids, pairs: Ids) -> float:
         """Return the mean cosine of held-out pairs under the map of the others."""
         mapped, partners = self._map(pairs)(self.Z_t[held[:, 1]]), self.Z_s[held[:, 0]]
-        cosines: Array = (unit_rows(mapped) * unit_rows(partners)).sum(axis=1)
-        return float(cosines.mean())
+        return float((unit_rows(mapped) * unit_rows(partners)).sum(axis=1).mean())
 
     def _map(self, pairs: Ids) -> Affine:
         return Affine.between(self.Z_t[pairs[:, 1]], self.Z_s[pairs[:, 0]], self.ridge)

@@ -19,11 +19,7 @@ from .pair_map import PairMap
 from .propagation import Propagation
 from .starts import LabelStart, LocalStart, PCAStart, StructuralStart
 
-GRAPHS = {"knn": KNNGraph(), "labels": LabelGraph(), "none": NoGraph()}
-BIPARTITES = {"adaptive": AdaptiveBipartite(), "labels": LabelBipartite(), "pairs": PairBipartite()}
-FEATURE_MAPS = {"anchors": AnchorKernel()}
-COMPLETIONS = {"propagated": Propagation()}
-TARGET_MAPS = {"pairs": PairMap()}
+_GRAPHS = {"knn": KNNGraph(), "labels": LabelGraph(), "none": NoGraph()}
 STARTS = {
     "pca": PCAStart("domain", None),
     "shared_pca": PCAStart("shared", None),
@@ -32,26 +28,23 @@ STARTS = {
     "structural": StructuralStart(),
 }
 NAMED_PARTS: dict[str, dict[str, Any]] = {  # by parameter of ATH
-    "source_graph": GRAPHS,
-    "target_graph": GRAPHS,
-    "bipartite": BIPARTITES,
-    "feature_map": FEATURE_MAPS,
-    "completion": COMPLETIONS,
-    "target_map": TARGET_MAPS,
+    "source_graph": _GRAPHS,
+    "target_graph": _GRAPHS,
+    "bipartite": {
+        "adaptive": AdaptiveBipartite(),
+        "labels": LabelBipartite(),
+        "pairs": PairBipartite(),
+    },
+    "feature_map": {"anchors": AnchorKernel()},
+    "completion": {"propagated": Propagation()},
+    "target_map": {"pairs": PairMap()},
     "start": STARTS,
 }
+_WEIGHTS = ("alpha_source", "alpha_target", "beta_source", "beta_target", "lam")
 
 
-def _constants(
-    alpha_s: float, alpha_t: float, beta_s: float, beta_t: float, lam: float
-) -> dict[str, float]:
-    return {
-        "alpha_source": alpha_s,
-        "alpha_target": alpha_t,
-        "beta_source": beta_s,
-        "beta_target": beta_t,
-        "lam": lam,
-    }
+def _constants(*values: float) -> dict[str, float]:
+    return dict(zip(_WEIGHTS, values, strict=True))
 
 
 _SUPERVISED = {"source_graph": "labels", "target_graph": "labels", "bipartite": "labels"}

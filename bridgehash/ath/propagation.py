@@ -140,7 +140,7 @@ class Propagation(BaseEstimator):
         self, data: TrainingData, *, same_space: bool, rng: np.random.RandomState
     ) -> TrainingData:
         """Return the data with labels for nearly all rows."""
-        domains = [_Rows.of(data.X_source, data.y_source), _Rows.of(data.X_target, data.y_target)]
+        domains = [_Rows(data.X_source, data.y_source), _Rows(data.X_target, data.y_target)]
         n_classes = 1 + max(int(rows.y.max()) for rows in domains)
         if n_classes < 2:
             raise InputError("labels of at least two classes are needed: give y_source or y_target")
@@ -168,7 +168,9 @@ class Propagation(BaseEstimator):
         M = here.with_known(balanced(evidence, shares))
         for _ in range(self.n_rounds):
             if isinstance(self.shares, str) and self.shares == "estimated":
-                shares = _between(shares, reached_shares(S, M, self.alpha), seen)
+                mixed = (shares + reached_shares(S, M, self.alpha)) / 2.0
+                mixed = np.where(seen, np.maximum(mixed, _LEAST_SHARE / seen.sum()), 0.0)
+                shares = mixed / mixed.sum()
             sharp = here.with_known(balanced(M**2, shares))
             M = here.with_known(balanced(spread_labels(S, sharp, self.alpha), shares))
         return M
@@ -213,20 +215,16 @@ def _heat(S: csr_array, rows: _Rows, n_classes: int) -> Array:
         return np.zeros((len(rows.y), n_classes))
     Y = one_hot(rows.y, n_classes).toarray()
     heat = spread_labels(S, Y / np.maximum(Y.sum(axis=0), 1.0), _SEED_ALPHA, _SEED_STEPS)
-    scaled: Array = heat / max(heat.sum(axis=1).mean(), _TINY)
-    return scaled
+    return heat / max(heat.sum(axis=1).mean(), _TINY)
 
 
 class _Rows:
     """Unit rows of a domain, the same centred, and their labels."""
 
-    def __init__(self, unit: Array, y: Ids) -> None:
-        self.unit, self.y = unit, y
-        self.centred: Array = unit_rows(unit - unit.mean(axis=0))
-
-    @classmethod
-    def of(cls, X: Array, y: Ids | None) -> _Rows:
-        return cls(unit_rows(X), np.full(len(X), -1) if y is None else y)
+    def __init__(self, X: Array, y: Ids | None) -> None:
+        self.unit = unit_rows(X)
+        self.centred = unit_rows(self.unit - self.unit.mean(axis=0))
+        self.y: Ids = np.full(len(X), -1) if y is None else y
 
     def with_known(self, M: Array) -> Array:
         """Return memberships in which labelled rows have their class."""
@@ -234,9 +232,3 @@ class _Rows:
         M = np.where(known[:, None], 0.0, M)
         M[known, self.y[known]] = 1.0
         return M
-
-
-def _between(shares: Array, reached: Array, seen: NDArray[np.bool_]) -> Array:
-    """Return the mean of both shares, with no class below a fifth of an equal share."""
-    mixed = np.where(seen, np.maximum((shares + reached) / 2.0, _LEAST_SHARE / seen.sum()), 0.0)
-    return mixed / mixed.sum()

@@ -163,12 +163,8 @@ class LabelStart(BaseEstimator):
             raise InputError("'labels' needs y_source or y_target", "start")
         n_classes = 1 + max(int(y.max()) for y in known)
         means: Array = np.zeros((n_classes, context.n_bits))
-        both = (
-            (start.H_s, context.y_s),
-            (start.H_t, context.y_t),
-        )  # means of the target replace those of the source
-        for H, y in both:
-            if y is not None:
+        for H, y in ((start.H_s, context.y_s), (start.H_t, context.y_t)):
+            if y is not None:  # means of the target replace those of the source
                 members = one_hot(y, n_classes).T.tocsr()
                 counts = np.asarray(members.sum(axis=1)).ravel()
                 sums = to_numpy(operator(members) @ H)

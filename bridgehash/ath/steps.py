@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._core.arrays import array_namespace, balanced_signs, like, row_squares, to_numpy
-from .._core.linalg import Array, SPDSolver, in_memory, product, row_parts, symmetric_product
+from .._core.linalg import Array, SPDSolver, product, row_parts, symmetric_product
 from ..neighbors.graphs import Graph, laplacian
+from ..streaming.operator import BlockRows
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ def normal_matrix(domain: Domain, degrees: Array, *, lam: float) -> Array:
     Summed over parts of the rows, so that no temporary is as large as X.
     """
     X = domain.X
-    if not in_memory(X):
-        Phi = X.gram(domain.alpha + lam * to_numpy(degrees))
+    if isinstance(X, BlockRows):
+        Phi: Any = X.gram(domain.alpha + lam * to_numpy(degrees))
         if domain.beta:
             Phi += domain.beta * domain.graph.smoothness(X)
         return Phi.astype(X.dtype)

@@ -179,10 +179,8 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
         def work(rows: slice) -> Any:
             return of(_project(X[rows, :], maps, last, P, c))
 
-        ours = all(
-            isinstance(part, BaseFeatureMap) for part in maps
-        )  # others may not be thread-safe
-        threads = ours and not is_foreign(X)
+        ours = all(isinstance(each, BaseFeatureMap) for each in maps)
+        threads = ours and not is_foreign(X)  # other maps may not be thread-safe
         parts = map_blocks(work, X.shape[0], block_rows(X, P), threads=threads, done=done)
         return parts[0] if len(parts) == 1 else array_namespace(X).concat(parts, axis=0)
 
@@ -245,7 +243,8 @@ def _folded(
 def _project(X: Array, maps: list[Any], unit_rows: UnitRows | None, P: Array, c: Array) -> Array:
     """Projections of a block of rows."""
     xp = array_namespace(X)
-    Z: Any = _as_float(X)
+    known = is_foreign(X) or X.dtype in (np.float32, np.float64)
+    Z: Any = X if known else X.astype(np.float64)
     if maps:
         _check_finite(X)  # a map may hide infinities: exp(-inf) = 0
         Z = xp.astype(Z, xp.float32) if is_half(Z) else Z
@@ -272,12 +271,6 @@ def _project(X: Array, maps: list[Any], unit_rows: UnitRows | None, P: Array, c:
             stacklevel=2,
         )
     return H
-
-
-def _as_float(X: Any) -> Any:
-    """NumPy rows as float32 or float64; arrays of other libraries are floats already."""
-    known = is_foreign(X) or X.dtype in (np.float32, np.float64)
-    return X if known else X.astype(np.float64)
 
 
 def _with_norms(Z: Any, unit_rows: UnitRows) -> tuple[Any, Any]:

@@ -57,8 +57,7 @@ class BaseFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _checked(self, X: Any, *, reset: bool) -> Array:
         if not is_foreign(X):
-            checked: Array = validate_data(self, X, dtype=FLOATS, reset=reset)
-            return checked
+            return validate_data(self, X, dtype=FLOATS, reset=reset)
         X = check_foreign(X, "X")
         if reset:
             self.n_features_in_ = X.shape[1]
@@ -189,10 +188,8 @@ class AnchorKernel(BaseFeatureMap):
     def _distances(self, X: Array) -> Array:
         """Return distances to the anchors, squared for the Gaussian."""
         anchors = like(self.anchors_, X, X.dtype)
-        F: Array
         if not is_foreign(X):
-            F = euclidean_distances(X, anchors, squared=self.kernel == "gaussian")
-            return F
+            return euclidean_distances(X, anchors, squared=self.kernel == "gaussian")
         xp = array_namespace(X)
         F = row_squares(X)[:, None] + row_squares(anchors)[None, :] - 2.0 * X @ anchors.T
         F = xp.clip(F, min=0.0)

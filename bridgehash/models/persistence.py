@@ -9,7 +9,6 @@ not stored: the loaded model encodes, and asks for that part when it is fitted a
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -25,6 +24,7 @@ from .._core.files import StrPath
 from .model_file import INDEX_KIND, load_model, save_model
 
 Arrays = dict[str, NDArray[Any]]
+_LEFT_OUT = ("bipartite_graph_", "feature_names_in_")
 _SKLEARN = ("preprocessing", "decomposition", "kernel_approximation", "random_projection")
 
 
@@ -77,8 +77,11 @@ def _describe(value: Any, name: str, arrays: Arrays) -> Any:
     if isinstance(value, BaseEstimator):
         return _describe_estimator(value, name, arrays)
     if isinstance(value, np.ndarray):
-        arrays[name] = value if value.dtype.names is None else _plain(value)
-        return {"array": name, "fields": list(value.dtype.names or ())}
+        fields = list(value.dtype.names or ())
+        if fields:  # stored as a plain table
+            value = np.array(value.tolist(), dtype=np.float64).reshape(len(value), -1)
+        arrays[name] = value
+        return {"array": name, "fields": fields}
     if isinstance(value, list | tuple):
         return [_describe(part, f"{name}.{i}", arrays) for i, part in enumerate(value)]
     if isinstance(value, np.generic):
@@ -92,7 +95,11 @@ def _describe(value: Any, name: str, arrays: Arrays) -> Any:
 
 def _describe_estimator(value: BaseEstimator, name: str, arrays: Arrays) -> dict[str, Any]:
     class_name = _name_of(type(value))
-    fitted = {key: part for key, part in vars(value).items() if _is_fitted_attribute(key)}
+    fitted = {
+        key: part
+        for key, part in vars(value).items()
+        if key.endswith("_") and not key.startswith("_") and key not in _LEFT_OUT
+    }
     if class_name is None:
         if fitted:  # encoding needs it
             raise InputError(
@@ -130,22 +137,14 @@ def _check_restorable(value: Any, described: dict[str, Any], arrays: Arrays) -> 
         )
 
 
-def _is_fitted_attribute(key: str) -> bool:
-    left_out = ("bipartite_graph_", "feature_names_in_")
-    return key.endswith("_") and not key.startswith("_") and key not in left_out
-
-
-def _plain(record: NDArray[np.void]) -> NDArray[np.float64]:
-    return np.array(record.tolist(), dtype=np.float64).reshape(len(record), -1)
-
-
 def _restore(value: Any, arrays: Arrays) -> Any:
     if isinstance(value, list):
         return [_restore(part, arrays) for part in value]
     if not isinstance(value, dict):
         return value
     if "array" in value:
-        return _array(arrays[value["array"]], value["fields"])
+        array, fields = arrays[value["array"]], [(name, np.float64) for name in value["fields"]]
+        return np.array([tuple(row) for row in array], dtype=fields) if fields else array
     if "class" in value:
         parameters = {key: _restore(part, arrays) for key, part in value["parameters"].items()}
         model = _class_of(value["class"])(**parameters)
@@ -153,12 +152,6 @@ def _restore(value: Any, arrays: Arrays) -> Any:
             setattr(model, key, _restore(part, arrays))
         return model
     return NotSaved(str(value["not saved"]))
-
-
-def _array(array: NDArray[Any], fields: Sequence[str]) -> NDArray[Any]:
-    if not fields:
-        return array
-    return np.array([tuple(row) for row in array], dtype=[(f, np.float64) for f in fields])
 
 
 def _name_of(cls: type) -> str | None:

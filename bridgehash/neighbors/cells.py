@@ -39,7 +39,8 @@ class Cells:
     rows : array of shape (n, d)
         The rows to search, float32 or float64.
     n_cells : int, optional
-        Number of cells, by default `default_n_cells(n)`. Cells without rows are removed.
+        Number of cells, by default √n: twice as many cost the same at equal recall, more cost
+        more. Cells without rows are removed.
     random_state : int, default=0
         Seed of the sample for k-means.
 
@@ -52,10 +53,14 @@ class Cells:
     """
 
     def __init__(self, rows: Array, *, n_cells: int | None = None, random_state: int = 0) -> None:
-        wanted = default_n_cells(len(rows)) if n_cells is None else n_cells
+        wanted = max(1, round(np.sqrt(len(rows)))) if n_cells is None else n_cells
         if wanted < 1:
             raise InputError(f"{n_cells} is not positive", "n_cells")
-        centres = _sample_centres(rows, min(wanted, len(rows)), random_state)
+        n_cells = min(wanted, len(rows))
+        rng = np.random.RandomState(random_state)
+        drawn = rng.choice(len(rows), min(len(rows), _SAMPLE * n_cells), replace=False)
+        sample = rows[drawn].astype(np.float32)
+        centres = k_means(sample, sample[:n_cells], _ROUNDS).astype(np.float32)
         labels = _nearest_centres(rows, centres, 1)[1].ravel()
         order = np.argsort(labels, kind="stable")
         members = np.split(order, np.cumsum(np.bincount(labels, minlength=len(centres)))[:-1])
@@ -189,19 +194,6 @@ def recall(
     return float((reach >= F[drawn]).mean())
 
 
-def default_n_cells(n: int) -> int:
-    """Return √n; twice as many cells cost the same at equal recall, more cost more."""
-    return max(1, round(np.sqrt(n)))
-
-
-def _sample_centres(rows: Array, n_cells: int, random_state: int) -> Float32:
-    rng = np.random.RandomState(random_state)
-    drawn = rng.choice(len(rows), min(len(rows), _SAMPLE * n_cells), replace=False)
-    sample = rows[drawn].astype(np.float32)
-    centres: Float32 = k_means(sample, sample[:n_cells], _ROUNDS).astype(np.float32)
-    return centres
-
-
 def _draw_queries(n: int, wanted: int, random_state: int) -> Positions:
     """Draw queries to be searched exactly.
 
@@ -261,8 +253,7 @@ def _first_ties(D: Float32, slack: Float32, k: int, enough: int) -> NDArray[np.b
     below = (kth - slack)[:, None] > D
     ties = ((kth + slack)[:, None] >= D) & ~below
     free = enough - below.sum(axis=1, keepdims=True)
-    first: NDArray[np.bool_] = below | (ties & (np.cumsum(ties, axis=1, dtype=np.int32) <= free))
-    return first
+    return below | (ties & (np.cumsum(ties, axis=1, dtype=np.int32) <= free))
 
 
 class _Pairs:
@@ -273,11 +264,8 @@ class _Pairs:
 
     @classmethod
     def joined(cls, parts: list[_Pairs]) -> _Pairs:
-        return cls(
-            np.concatenate([part.at for part in parts]),
-            np.concatenate([part.ids for part in parts]),
-            np.concatenate([part.F for part in parts]),
-        )
+        arrays = zip(*((part.at, part.ids, part.F) for part in parts), strict=True)
+        return cls(*map(np.concatenate, arrays))
 
     def nearest(self, k: int, slack: Float32) -> tuple[_Pairs, Float32]:
         """Return the k nearest of each query with ties, and the distance limit of each query."""
@@ -303,15 +291,10 @@ class _Pairs:
             part = slice(start, start + step)
             gap = rows[ids[part]] - Q[at[part]]
             np.einsum("ij,ij->i", gap, gap, out=F[part])
-        return _first(F, at, ids, k)
-
-
-def _first(F: Array, at: Positions, ids: Positions, k: int) -> tuple[Array, Positions]:
-    """Return the k smallest of each query; pairs are sorted by query, then position."""
-    counts = np.bincount(at)
-    place = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
-    table = np.full((len(counts), counts.max()), np.inf, F.dtype)
-    columns = np.zeros(table.shape, np.intp)
-    table[at, place], columns[at, place] = F, ids
-    order = np.argsort(table, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(table, order, axis=1), np.take_along_axis(columns, order, axis=1)
+        counts = np.bincount(at)
+        place = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
+        table = np.full((len(counts), counts.max()), np.inf, F.dtype)  # one row per query
+        columns = np.zeros(table.shape, np.intp)
+        table[at, place], columns[at, place] = F, ids
+        order = np.argsort(table, axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(table, order, axis=1), np.take_along_axis(columns, order, axis=1)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
-from .._core.arrays import array_namespace, astype, is_on_gpu, like, to_numpy
+from .._core.arrays import array_namespace, is_on_gpu, like, to_numpy
 from .._core.errors import InputError
 from .._core.linalg import Array, mean_square
 from .._core.validation import Flag, Range, Rules
@@ -37,30 +37,18 @@ class HostMatrix:
             return like(self.matrix @ to_numpy(H), H, H.dtype)
         where = H.device, H.dtype
         if where not in self._copies:
-            self._copies[where] = _copied(self.matrix, H)
+            from .cuda.sparse import SparseMatrix
+
+            starts = like(self.matrix.indptr.astype(np.int64), H)
+            columns = like(self.matrix.indices.astype(np.int32), H)
+            weights = like(self.matrix.data, H, H.dtype)
+            self._copies[where] = SparseMatrix(starts, columns, weights, self.matrix.shape)
         return self._copies[where] @ H
 
 
 def operator(matrix: Any) -> Any:
     """Return an object that multiplies arrays by a sparse matrix of either kind."""
     return HostMatrix(matrix) if isinstance(matrix, csr_array) else matrix
-
-
-def row_sums(matrix: Any) -> Any:
-    """Return the sum of each row."""
-    if isinstance(matrix, csr_array):
-        return np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
-    return matrix.row_sums()
-
-
-def transposed(matrix: Any) -> Any:
-    """Return the transpose, stored by rows."""
-    return matrix.T.tocsr() if isinstance(matrix, csr_array) else matrix.T
-
-
-def as_scipy(matrix: Any) -> csr_array:
-    """Return the matrix as a SciPy one."""
-    return matrix if isinstance(matrix, csr_array) else matrix.to_scipy()
 
 
 def from_rows(weights: Any, columns: Any, width: int) -> Any:
@@ -91,14 +79,6 @@ def joined(columns: Any, edge: Any, *, mutual: bool, kind: Any) -> Any:
     ones = np.ones(len(rows), dtype=to_numpy(kind[:0, :]).dtype)
     near = csr_array((ones, (rows, places[counts])), shape=(n, n))
     return (near.minimum if mutual else near.maximum)(near.T).tocsr()
-
-
-def _copied(matrix: csr_array, H: Any) -> Any:
-    from .cuda.sparse import SparseMatrix
-
-    starts, columns = like(matrix.indptr, H), like(matrix.indices.astype(np.int32), H)
-    starts = astype(starts, array_namespace(starts).int64)
-    return SparseMatrix(starts, columns, like(matrix.data, H, H.dtype), matrix.shape)
 
 
 _TIE = 1e-9  # relative; distances this close count as equal
@@ -145,7 +125,9 @@ class SparseGraph:
 
     def __init__(self, matrix: Any, degrees: Array | None = None, penalty: float = 0.0) -> None:
         self.matrix = matrix
-        self.degrees: Array = row_sums(matrix) if degrees is None else degrees
+        if degrees is None and isinstance(matrix, csr_array):
+            degrees = np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
+        self.degrees: Array = matrix.row_sums() if degrees is None else degrees
         self.penalty = penalty
         self._operator = operator(matrix)
 
@@ -156,11 +138,11 @@ class SparseGraph:
 
     @cached_property
     def T(self) -> SparseGraph:
-        return SparseGraph(transposed(self.matrix))
+        T = self.matrix.T
+        return SparseGraph(T.tocsr() if isinstance(self.matrix, csr_array) else T)
 
     def __matmul__(self, H: Array) -> Array:
-        product: Array = self._operator @ H
-        return product
+        return self._operator @ H
 
     def products(self, H: Array, parts: list[slice]) -> Iterator[Array]:
         """Yield the rows of W H, part by part."""
@@ -169,8 +151,7 @@ class SparseGraph:
 
     def smoothness(self, X: Any) -> Array:
         """Return XᵀLX for rows that are read in blocks."""
-        gram: Array = X.laplacian_gram(self.matrix, self.degrees)
-        return gram
+        return X.laplacian_gram(self.matrix, self.degrees)
 
 
 class FactoredGraph:
@@ -192,8 +173,7 @@ class FactoredGraph:
         return FactoredGraph(self.right, self.left)
 
     def __matmul__(self, H: Array) -> Array:
-        product: Array = self._left @ (self._right_T @ H)
-        return product
+        return self._left @ (self._right_T @ H)
 
     def products(self, H: Array, parts: list[slice]) -> Iterator[Array]:
         """Yield the rows of W H, part by part."""
@@ -203,15 +183,15 @@ class FactoredGraph:
 
     def smoothness(self, X: Any) -> Array:
         """Return XᵀLX for rows that are read in blocks."""
-        gram: Array = X.gram(self.degrees) - (X.T @ self.left) @ (X.T @ self.right).T
-        return gram
+        return X.gram(self.degrees) - (X.T @ self.left) @ (X.T @ self.right).T
 
 
 def on_host(graph: Graph) -> Graph:
     """Return the graph with its weights in a SciPy matrix; other graphs are unchanged."""
     if not isinstance(graph, SparseGraph):
         return graph
-    return SparseGraph(as_scipy(graph.matrix), to_numpy(graph.degrees), graph.penalty)
+    W = graph.matrix if isinstance(graph.matrix, csr_array) else graph.matrix.to_scipy()
+    return SparseGraph(W, to_numpy(graph.degrees), graph.penalty)
 
 
 def laplacian(graph: Graph, H: Array) -> Array:

@@ -9,7 +9,6 @@ approximate and much faster for many rows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from numbers import Integral
@@ -18,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
+from sklearn.utils import gen_batches
 
 from .._core.arrays import array_namespace, is_foreign, is_on_gpu, like, to_numpy
 from .._core.linalg import Array, in_memory
@@ -135,32 +135,23 @@ def find_neighbors(
         the nearest rows of a sample, whose recall is logged. A GPU always compares all rows.
     """
     if is_foreign(rows) or not _in_cells(queries, rows, n_probe):
-        return _by_mapper(_exact_task, queries, rows, k)
+        return _by_mapper(queries, rows, k, None)
     from .cells import Cells
 
     cells = Cells(rows)
-    probes = _probes(cells, queries, k) if n_probe == "auto" else int(n_probe or 1)
-    if cluster_mapper.get() is None:
-        return cells.nearest(queries, k, probes)
-    return _by_mapper(_probed_task, queries, cells, k, probes)
+    if n_probe == "auto":
+        n_probe, recall = cells.n_probe_for(queries, k, _RECALL, most=_MOST_CELLS)
+        sizes = f"{len(queries):,} x {len(rows):,} rows"
+        _log.info("%s: %d of %d cells, recall %.2f", sizes, n_probe, len(cells.centres), recall)
+    return _by_mapper(queries, cells, k, n_probe)
 
 
 def find_other_neighbors(X: Any, k: int, n_probe: NProbe) -> tuple[Array, NDArray[np.intp]]:
     """Return the neighbours of the rows of X among the other rows; k < n."""
-    if in_memory(X):
-        return without_self(*find_neighbors(X, X, k + 1, n_probe))
-    if not _in_cells(X, X, n_probe):
-        found: tuple[Array, NDArray[np.intp]] = X.nearest_others(k)
-        return found
-    rows = X.to_array()
+    if not in_memory(X) and not _in_cells(X, X, n_probe):
+        return X.nearest_others(k)
+    rows = X if in_memory(X) else X.to_array()
     return without_self(*find_neighbors(rows, rows, k + 1, n_probe))
-
-
-def _probes(cells: Any, queries: Array, k: int) -> int:
-    n_probe, recall = cells.n_probe_for(queries, k, _RECALL, most=_MOST_CELLS)
-    sizes = f"{len(queries):,} x {len(cells.rows):,} rows"
-    _log.info("%s: %d of %d cells, recall %.2f", sizes, n_probe, len(cells.centres), recall)
-    return n_probe
 
 
 def _in_cells(queries: Any, rows: Any, n_probe: NProbe) -> bool:
@@ -169,25 +160,17 @@ def _in_cells(queries: Any, rows: Any, n_probe: NProbe) -> bool:
     return n_probe is not None
 
 
-def _by_mapper(task: Any, queries: Array, *shared: Any) -> tuple[Array, NDArray[np.intp]]:
+def _by_mapper(queries: Array, rows: Any, k: int, n_probe: Any) -> tuple[Array, NDArray[np.intp]]:
     mapper = cluster_mapper.get()
     if mapper is None:
-        found: tuple[Array, NDArray[np.intp]] = task(*shared, queries)
-        return found
-    parts = list(mapper(task, _query_parts(queries), shared))
-    return np.concatenate([F for F, _ in parts]), np.concatenate([c for _, c in parts])
+        return _search(rows, k, n_probe, queries)
+    parts = ((queries[part],) for part in gen_batches(len(queries), _CLUSTER_PART))
+    F, columns = zip(*mapper(_search, parts, (rows, k, n_probe)), strict=True)
+    return np.concatenate(F), np.concatenate(columns)
 
 
-def _query_parts(queries: Array) -> Iterator[tuple[Array]]:
-    for start in range(0, len(queries), _CLUSTER_PART):
-        yield (queries[start : start + _CLUSTER_PART],)
-
-
-def _exact_task(rows: Array, k: int, queries: Array) -> tuple[Array, NDArray[np.intp]]:
-    return nearest(queries, rows, k)
-
-
-def _probed_task(
-    cells: Any, k: int, n_probe: int, queries: Array
+def _search(
+    rows: Any, k: int, n_probe: int | None, queries: Array
 ) -> tuple[Array, NDArray[np.intp]]:
-    return cells.nearest(queries, k, n_probe)
+    """Search an array exactly, or n_probe cells of a `Cells`."""
+    return nearest(queries, rows, k) if n_probe is None else rows.nearest(queries, k, n_probe)

@@ -75,24 +75,20 @@ def _readers(data: Any, name: str) -> list[RowReader]:
             is_map = isinstance(data, np.memmap)
             return [memmap_reader(name, data) if is_map else ArrayReader(name, data)]
     if isinstance(data, list | tuple):
-        return _list_readers(data, name)
+        if not data:
+            raise InputError("is empty; at least one block is needed", name)
+        readers = []
+        for number, part in enumerate(data):
+            block = f"{name}: block {number}"
+            if not (isinstance(part, str | os.PathLike) or hasattr(part, "shape")):
+                raise InputError(f"is of type {type(part).__name__}; pass arrays or paths", block)
+            readers += _readers(part, block)
+        return readers
     if isinstance(data, Iterator):
         return [spooled_reader(name, data)]
     if isinstance(data, Iterable):
         return [iterable_reader(name, data)]
     raise InputError(f"{MATRIX[2]}; this is {type(data).__name__}: pass an array or a path", name)
-
-
-def _list_readers(parts: Sequence[Any], name: str) -> list[RowReader]:
-    if not parts:
-        raise InputError("is empty; at least one block is needed", name)
-    readers = []
-    for number, part in enumerate(parts):
-        block = f"{name}: block {number}"
-        if not (isinstance(part, str | os.PathLike) or hasattr(part, "shape")):
-            raise InputError(f"is of type {type(part).__name__}; pass arrays or paths", block)
-        readers += _readers(part, block)
-    return readers
 
 
 def _file_readers(path: Path) -> list[RowReader]:

@@ -54,7 +54,15 @@ def cluster(where: Any) -> Iterator[Client]:
     >>> with cluster("tcp://host:8786"):  # doctest: +SKIP
     ...     ATH.unsupervised(n_bits=64).fit("/data/photos/", "/data/sketches/")
     """
-    client = where if isinstance(where, Client) else _connect(where)
+    client = where
+    if not isinstance(where, Client):
+        try:
+            client = Client(where, timeout=_CONNECT, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise ClusterError(
+                f"{where}: no scheduler answers; start one with `dask scheduler` and use the "
+                "address that it prints, such as tcp://host:8786"
+            ) from error
     try:
         with use_mapper(DaskMapper(client)):
             yield client
@@ -63,20 +71,9 @@ def cluster(where: Any) -> Iterator[Client]:
             client.close()
 
 
-def _connect(where: Any) -> Client:
-    try:
-        return Client(where, timeout=_CONNECT, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise ClusterError(
-            f"{where}: no scheduler answers; start one with `dask scheduler` and use the address "
-            "that it prints, such as tcp://host:8786"
-        ) from error
-
-
 def quiet() -> AbstractContextManager[None]:
     """Suppress Dask's log messages inside, such as those about a lost worker."""
-    silenced: AbstractContextManager[None] = silence_logging_cmgr(logging.CRITICAL + 1)
-    return silenced
+    return silence_logging_cmgr(logging.CRITICAL + 1)
 
 
 class DaskMapper:

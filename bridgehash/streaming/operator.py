@@ -61,41 +61,25 @@ class BlockRows:
         self.shape, self.dtype = reader.blocks.shape, reader.blocks.dtype
 
     @classmethod
-    def standardised(
-        cls,
-        blocks: Blocks,
-        unit_rows: bool,
-        mean: ArrayLike | None = None,
-        mapper: Mapper | None = None,
-        *,
-        cache_bytes: int | None = None,
-        name: str = "X",
-    ) -> BlockRows:
-        """Centre the rows by `mean` (by default their own) and scale them, in one pass.
+    def standardised(cls, blocks: Blocks, unit_rows: bool, *, name: str = "X") -> BlockRows:
+        """Centre and scale the rows in one pass; the mapper in use runs this and all later tasks.
 
         Parameters
         ----------
         blocks : Blocks
         unit_rows : bool
             Divide each row by its norm first; zero rows stay zero.
-        mean : array of shape (m,), optional
-        mapper : optional
-            Runs the tasks; by default `current_mapper()`.
-        cache_bytes : int, optional
-            Memory for cached blocks, per process; by default `blocks.cache_bytes`.
         name : str
             Name of the matrix in messages.
         """
         if len(blocks) < 2:
             raise InputError(f"{len(blocks)} row; at least 2 are needed", name)
-        mapper = current_mapper() if mapper is None else mapper
-        cache = blocks.cache_bytes if cache_bytes is None else cache_bytes
-        reader = BlockReader(blocks, unit_rows, cache_bytes=cache)
+        mapper = current_mapper()
+        reader = BlockReader(blocks, unit_rows, cache_bytes=blocks.cache_bytes)
         numbers = ((i,) for i in range(blocks.n_blocks))
         with np.errstate(over="ignore", invalid="ignore"):
             moments = reduce(or_, mapper(tasks.moments, numbers, (reader,)))
-        rows = cls(reader, moments, mapper, name)
-        return rows.recentred(moments.mean if mean is None else mean)
+        return cls(reader, moments, mapper, name).recentred(moments.mean)
 
     def recentred(self, mean: ArrayLike) -> BlockRows:
         """Return the same rows with another mean and its scale, without reading any data."""
@@ -164,17 +148,15 @@ class BlockRows:
         n = self.shape[0]
         _check_shape(W, (n, n), "W")
         _check_shape(degrees, (n,), "degrees")
-        _check_symmetric(W)
+        v = 2.0 + np.cos(np.arange(n))
+        if np.abs(W @ v - W.T @ v).max() > _SYMMETRIC * np.abs(W.data).max(initial=0.0):
+            raise InputError("is not symmetric; a Laplacian needs an undirected graph", "W")
         G = self._sum(tasks.against, self._upper_halves(W, degrees))
         return (G + G.T).astype(self.dtype, copy=False)
 
     def row_squares(self) -> Array:
         """Return the squared norm of each row."""
         return np.concatenate(list(self._map(tasks.squares, self._numbers())))
-
-    def block(self, i: int) -> Array:
-        """Return block i, read-only."""
-        return next(self._map(BlockReader.block, [(i,)]))
 
     def to_array(self) -> Array:
         """Return all rows in one array."""
@@ -259,18 +241,7 @@ class TransposedRows:
     """The transpose of a `BlockRows`, for products only."""
 
     T: BlockRows
-
-    ndim = 2
     __array_ufunc__ = None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        n, m = self.T.shape
-        return m, n
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.T.dtype
 
     def __matmul__(self, M: Any) -> Array:
         """Return Xᵀ M of shape (m, r), for M of shape (n, r), dense or sparse."""
@@ -288,10 +259,3 @@ def _check_shape(M: Any, shape: tuple[int | None, ...], name: str) -> None:
     ):
         wanted = ", ".join("any" if length is None else str(length) for length in shape)
         raise InputError(f"has shape {actual}; ({wanted}) is needed", name)
-
-
-def _check_symmetric(W: csr_array) -> None:
-    """Raise `InputError` if W v and Wᵀ v differ for a fixed v."""
-    v = 2.0 + np.cos(np.arange(W.shape[0]))
-    if np.abs(W @ v - W.T @ v).max() > _SYMMETRIC * np.abs(W.data).max(initial=0.0):
-        raise InputError("is not symmetric; a Laplacian needs an undirected graph", "W")

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs
 from scipy.sparse import csc_array
+from sklearn.utils import gen_batches
 
 from .._core.arrays import row_squares
 from .._core.linalg import Array, product, unit_rows
@@ -151,13 +152,10 @@ def against(
     """
     X = reader.block(i)
     Y = degrees[:, None] * X
-    for part in _slices(len(columns), len(X)):
+    for start in range(0, len(columns), len(X)):
+        part = slice(start, start + len(X))
         Y -= W[:, part] @ reader.take(columns[part])
     return product(X.T, Y)
-
-
-def _slices(n: int, size: int) -> list[slice]:
-    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def nearest(reader: BlockReader, k: int, i: int) -> tuple[Array, NDArray[np.intp]]:
@@ -173,23 +171,17 @@ def nearest(reader: BlockReader, k: int, i: int) -> tuple[Array, NDArray[np.intp
     for j in range(reader.blocks.n_blocks):
         Y, first = X if j == i else reader.block(j), reader.blocks.bounds(j)[0]
         squares_j = row_squares(Y)
-        for down in _slices(len(X), _TILE_ROWS):
-            for across in _slices(len(Y), _TILE_COLUMNS):
+        for down in gen_batches(len(X), _TILE_ROWS):
+            for across in gen_batches(len(Y), _TILE_COLUMNS):
                 D = product(-2.0 * X[down], Y[across].T)
                 D += squares_j[across]
                 D += squares_i[down, None]
                 np.maximum(D, 0.0, out=D)
-                if j == i:
-                    _exclude_self(D, down.start, across.start)
+                if j == i:  # NaN: a row is not its own neighbour
+                    own = np.arange(max(down.start, across.start), min(down.stop, across.stop))
+                    D[own - down.start, own - across.start] = np.nan
                 _keep_nearest(F[down], columns[down], D, first + across.start)
     return F, columns
-
-
-def _exclude_self(D: Array, row: int, column: int) -> None:
-    """Set the distance of each row to itself to NaN; D begins at this row and column."""
-    low, high = max(row, column), min(row + D.shape[0], column + D.shape[1])
-    both = np.arange(low, high)
-    D[both - row, both - column] = np.nan
 
 
 def _keep_nearest(F: Array, columns: NDArray[np.intp], D: Array, first: int) -> None:

@@ -44,7 +44,7 @@ def limited(X_s, X_t, extra, variant, **settings):
     n = len(X_s) + len(X_t)
     always = n * 16 * item * memory._STATE + 4 * 20**2 * 8
     limit = always + 2 * memory._WORK * (1 << 12)
-    assert plan_memory(limit, (as_blocks(X_s), as_blocks(X_t)), 16).in_blocks
+    assert plan_memory(limit, (as_blocks(X_s), as_blocks(X_t)), 16) is not None
     settings = {"random_state": 0, "max_iter": 4, "tol": 0.0} | settings
     device = {"device": settings.pop("device", None)}
     hasher = getattr(ATH, variant)(16, **settings)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from bridgehash import ATH, StructuralStart
-from bridgehash.ath import estimator
 from bridgehash.ath import propagation as memberships
+from bridgehash.ath.presets import STARTS
 from bridgehash.bench import runner
 from bridgehash.bench.runner import Job, run_job
 from bridgehash.bench.spec import MethodSpec
@@ -77,7 +77,7 @@ def test_a_run_of_a_suite_hands_over_what_is_granted(
     monkeypatch: pytest.MonkeyPatch, task: TransferTask, use: str, labels: Any, granted: set[str]
 ) -> None:
     """The labels of the target are made random; codes and what `fit` is given stay the same."""
-    monkeypatch.setitem(estimator.STARTS, "structural", QUICK)
+    monkeypatch.setitem(STARTS, "structural", QUICK)
     quick_match = partial(memberships.match, **QUICK.get_params())
     monkeypatch.setattr(memberships, "match", quick_match)
     job = Job(parse_task(NAME), MethodSpec("any", use, labels), 12, 0)

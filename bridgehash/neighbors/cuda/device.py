@@ -29,8 +29,6 @@ def scratch(device: Any) -> int:
     if device.type != "cuda":
         return _HOST
     free = torch.cuda.mem_get_info(device)[0]
-    if (
-        free < _SHARE * _MOST
-    ):  # add what torch has cached; skipped if not needed, because it is slow
+    if free < _SHARE * _MOST:  # add what torch has cached; this is slow
         free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return min(_MOST, int(free) // _SHARE)

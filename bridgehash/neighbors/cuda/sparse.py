@@ -49,21 +49,6 @@ class SparseMatrix:
         whole = columns.to(torch.int32).reshape(-1)
         return cls(starts, whole, weights.detach().reshape(-1), (n, width))
 
-    @classmethod
-    def from_edges(
-        cls, rows: Any, columns: Any, weights: Any, shape: tuple[int, int]
-    ) -> SparseMatrix:
-        """Build a matrix from (row, column, weight) entries in any order."""
-        keys, order = (rows * shape[1] + columns).sort(stable=True)
-        return cls._from_keys(keys, weights.detach()[order], shape)
-
-    @classmethod
-    def _from_keys(cls, keys: Any, weights: Any, shape: tuple[int, int]) -> SparseMatrix:
-        """Build a matrix from sorted keys, row · width + column."""
-        ends = torch.arange(shape[0] + 1, device=keys.device) * shape[1]
-        starts = torch.searchsorted(keys, ends)
-        return cls(starts, (keys % max(1, shape[1])).to(torch.int32), weights, shape)
-
     @cached_property
     def T(self) -> SparseMatrix:
         """The transpose; `T.T` is this matrix."""
@@ -179,4 +164,5 @@ def joined(columns: Any, edge: Any, mutual: bool, dtype: Any = torch.float32) ->
     if mutual:
         keys = keys[count == 2]
     weights = torch.ones(len(keys), dtype=dtype, device=columns.device)
-    return SparseMatrix._from_keys(keys, weights, (n, n))
+    starts = torch.searchsorted(keys, torch.arange(n + 1, device=keys.device) * n)
+    return SparseMatrix(starts, (keys % n).to(torch.int32), weights, (n, n))
