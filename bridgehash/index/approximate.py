@@ -56,7 +56,7 @@ class InvertedLists:
         queries = np.sort(rng.permutation(n)[:_N_QUERIES])
         self.n_probe, self.recall = self._measure(words, queries, recall)
 
-    def nearest(self, queries: NDArray[np.uint64], k: int) -> Neighbors:
+    def __call__(self, queries: NDArray[np.uint64], k: int) -> Neighbors:
         """Return about the k nearest codes; row -1 where the searched lists hold fewer."""
         return self._search(queries, k, self.n_probe)
 

@@ -57,7 +57,7 @@ def test_files_that_do_not_belong_together_are_rejected(refused, folder):
         ("--model other.bh --index photos.bhi", "holds codes of another model"),
         (PAIR + " --queries photos.bhi", "holds codes of the source domain, not of the target"),
         (PAIR + " --query-images photos", "--query-images needs --queries"),
-        (PAIR + " --images none", "there is no such folder"),
+        (PAIR + " --images none", "folder not found"),
         (PAIR + " --backbone gist", "its queries have 5 features, but gist makes 512"),
         (PAIR + " --backbone gits", "did you mean 'gist'"),
         (PAIR + " --model model.bh", "--index: 1 for 2 of --model"),
