@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._core.errors import InputError, ModelFileError, named
 from .._core.files import StrPath
-from ..codes import n_bytes
+from ..codes import MAX_BITS, n_bytes
 from ..models.model_file import INDEX_KIND, load_model, map_model, save_model
 from . import state as states
 from .approximate import InvertedLists
@@ -26,7 +26,6 @@ from .batch import (
     Batch,
     Ids,
     SearchMode,
-    check_n_bits,
     check_number,
     check_search_mode,
     checked_batch,
@@ -113,7 +112,7 @@ class HammingIndex:
             raise InputError(f"{recall!r} is not allowed; use a number above 0, up to 1", "recall")
         if search == "approximate" and device is not None:
             raise InputError(f"{device!r}: approximate search runs on the CPU only", "device")
-        self.n_bits = check_n_bits(n_bits)
+        self.n_bits = check_number(n_bits, "n_bits", 1, MAX_BITS)
         self.n_jobs = None if n_jobs is None else check_number(n_jobs, "n_jobs", 1)
         self.search_mode = check_search_mode(search)
         self.recall = recall
