@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from .errors import RequestError, validation_error
+from ..codes import n_bytes
+from ..index.batch import packed_codes
+from .errors import RequestError, invalid, validation_error
 from .schemas import RequestSchema
 
 JSON, NPY = "application/json", "application/x-npy"
@@ -99,16 +101,19 @@ def as_features(rows: list[list[float]] | NDArray[Any], width: int) -> NDArray[A
     return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
 
 
-def as_codes(codes: list[str] | NDArray[Any], n_bytes: int) -> NDArray[np.uint8]:
+def as_codes(codes: list[str] | NDArray[Any], n_bits: int) -> NDArray[np.uint8]:
     """Return packed codes as an array, if they have the right length."""
-    if not isinstance(codes, list):
-        if codes.dtype != np.uint8 or codes.shape[1] != n_bytes:
-            raise RequestError(422, f"codes must be uint8 with {n_bytes} bytes per row", "body")
-        return np.ascontiguousarray(codes)
-    for i, code in enumerate(codes):
-        if len(code) != 2 * n_bytes:
-            raise RequestError(422, f"{2 * n_bytes} hex digits are needed", f"codes[{i}]")
-    return np.frombuffer(bytes.fromhex("".join(codes)), np.uint8).reshape(-1, n_bytes)
+    field, width = "body", n_bytes(n_bits)
+    if isinstance(codes, list):
+        for i, code in enumerate(codes):
+            if len(code) != 2 * width:
+                raise RequestError(422, f"{2 * width} hex digits are needed", f"codes[{i}]")
+        codes = np.frombuffer(bytes.fromhex("".join(codes)), np.uint8).reshape(-1, width)
+        field = "codes"
+    try:
+        return np.ascontiguousarray(packed_codes(codes, n_bits))
+    except ValueError as error:
+        raise invalid(error, field) from error
 
 
 def check_count(n: int, most: int, field: str) -> None:

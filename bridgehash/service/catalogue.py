@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..codes import pack
 from ..index import HammingIndex
-from ..index.batch import Ids, packed_codes
+from ..index.batch import Ids
 from ..models.encoder import LinearEncoder
 from .errors import RequestError, invalid
 from .images import ImageReader
@@ -36,7 +36,7 @@ class CatalogueDomain:
 class SearchQuery(NamedTuple):
     """Queries of one request."""
 
-    kind: Literal["features", "codes", "ids"]
+    kind: str  # "features", "codes" (checked) or "ids"
     rows: NDArray[Any]
     domain: str
     k: int
@@ -79,12 +79,12 @@ class Catalogue:
             raise RequestError(422, f"this model has no domain {name!r}; use {known}", "domain")
         return name, self.domains[name]
 
-    def items(self, domain: str | None) -> tuple[str, CatalogueDomain, HammingIndex]:
-        """Return the name of a domain, the domain, and a snapshot of its items."""
+    def items(self, domain: str | None) -> tuple[str, HammingIndex]:
+        """Return the name of a domain and a snapshot of its items."""
         name, chosen = self.domain(domain, self.index_domain)
         if chosen.store is None:
             raise RequestError(422, f"no items of the {name} domain are loaded", "domain")
-        return name, chosen, chosen.store.index.snapshot()
+        return name, chosen.store.index.snapshot()
 
     def encode(self, X: NDArray[Any], domain: str) -> NDArray[np.uint8]:
         """Return the packed codes of features."""
@@ -96,13 +96,6 @@ class Catalogue:
         if not np.isfinite(H).all():
             raise RequestError(422, "values are too large to encode; scale them down", "features")
         return pack(H)
-
-    def check_codes(self, codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return codes from a request, if they have the length of this catalogue."""
-        try:
-            return packed_codes(codes, self.n_bits)
-        except ValueError as error:
-            raise invalid(error, "codes") from error
 
     def search(self, queries: Sequence[SearchQuery]) -> list[SearchResult | Exception]:
         """Answer several requests, with one pass over the codes per tag."""
@@ -135,8 +128,8 @@ class Catalogue:
         if query.kind == "features":
             return self.encode(query.rows, query.domain)
         if query.kind == "codes":
-            return self.check_codes(query.rows)
+            return query.rows
         try:
-            return self.items(query.domain)[2].get(query.rows)[0]
+            return self.items(query.domain)[1].get(query.rows)[0]
         except KeyError as error:
             raise RequestError(404, f"no item {error.args[0]}", "ids") from error

@@ -29,8 +29,8 @@ def measure_scores(catalogue: Catalogue) -> dict[str, Any]:
         query_domain = catalogue.index_domain
     n_items = len(catalogue.store.index)
     n_queries = max(1, min(_MAX_QUERIES, _MAX_PAIRS // max(n_items, 1)))
-    queries, query_tags = _sample(catalogue.items(query_domain)[2], n_queries)
-    items, item_tags = _sample(catalogue.items(catalogue.index_domain)[2], n_items)
+    queries, query_tags = _sample(catalogue.items(query_domain)[1], n_queries)
+    items, item_tags = _sample(catalogue.items(catalogue.index_domain)[1], n_items)
     classes = sorted({*query_tags, *item_tags} - {""})
     number = {"": -1, **{tag: i for i, tag in enumerate(classes)}}
     y_query, y_item = ([number[tag] for tag in tags] for tags in (query_tags, item_tags))

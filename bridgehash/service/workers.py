@@ -10,14 +10,12 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
 from .batching import Batcher
 from .catalogue import Catalogue, SearchQuery, SearchResult
-from .errors import RequestError
 from .metrics import Metrics
 from .scores import measure_scores
 from .settings import ServiceSettings
@@ -44,7 +42,6 @@ class Workers:
         self._search_pool = ThreadPoolExecutor(n_threads, "search")
         self._other_pool = ThreadPoolExecutor(_OTHER_THREADS, "other")
         self._image_pool = ThreadPoolExecutor(1, "image")  # one decoded image in memory at a time
-        max_queue = settings.limits.queue
         self._searches: dict[str, Batcher[SearchQuery, SearchResult]] = {}
         self._changes: dict[str, Batcher[Add | Upsert | Remove, ChangeResult]] = {}
         for name, each in catalogues.items():
@@ -53,23 +50,17 @@ class Workers:
                 self._search_pool,
                 concurrency=n_threads,
                 max_batch=_MAX_BATCH,
-                max_queue=max_queue,
-                on_batch=partial(self.metrics.observe_batch, name, "search"),
+                max_queue=settings.limits.queue,
+                on_batch=self.metrics.batches.labels(name, "search").observe,
             )
             self._changes[name] = Batcher(
                 each.store.change,
                 self._other_pool,
                 concurrency=1,
-                max_batch=max_queue,
-                max_queue=max_queue,
-                on_batch=partial(self.metrics.observe_batch, name, "change"),
+                max_batch=settings.limits.queue,
+                max_queue=settings.limits.queue,
+                on_batch=self.metrics.batches.labels(name, "change").observe,
             )
-
-    def catalogue(self, name: str) -> Catalogue:
-        """Return the catalogue of a name, or raise 404."""
-        if name not in self.catalogues:
-            raise RequestError(404, "no such catalogue", "catalogue")
-        return self.catalogues[name]
 
     async def search(self, catalogue: Catalogue, query: SearchQuery) -> SearchResult:
         """Search, in parts if there are many queries."""
@@ -95,20 +86,18 @@ class Workers:
                 self._scores[catalogue.name] = cached
             return cached[1]
 
-    async def run_in_thread(self, work: Callable[..., T], *arguments: object) -> T:
-        """Run a function in a thread and return its result."""
-        return await asyncio.get_running_loop().run_in_executor(self._other_pool, work, *arguments)
-
-    async def run_in_image_thread(self, work: Callable[..., T], *arguments: object) -> T:
-        """Run a function on an image: one image at a time."""
-        return await asyncio.get_running_loop().run_in_executor(self._image_pool, work, *arguments)
+    async def run_in_thread(
+        self, work: Callable[..., T], *arguments: object, images: bool = False
+    ) -> T:
+        """Run a function in a thread and return its result; with `images`, one at a time."""
+        pool = self._image_pool if images else self._other_pool
+        return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
 
     async def stop(self) -> None:
         """Finish all queued work, then stop the threads."""
         self.stopping = True
-        for search in self._searches.values():
-            await search.finish()
-        for change in self._changes.values():
-            await change.finish()
+        batchers: list[Batcher[Any, Any]] = [*self._searches.values(), *self._changes.values()]
+        for batcher in batchers:
+            await batcher.finish()
         for pool in (self._search_pool, self._other_pool, self._image_pool):
             pool.shutdown()

@@ -7,20 +7,19 @@ import json
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from numpy.typing import NDArray
 from starlette.responses import Response
 
 from ..bodies import JSON, NPY
 from ..catalogue import Catalogue
-from ..errors import PROBLEM_JSON
+from ..errors import PROBLEM_JSON, RequestError
 from ..schemas import ArrayContent, DomainName, RequestSchema
 from ..settings import MAX_ID
 from ..workers import Workers
 
 PREFIX = "/v1/catalogues/{catalogue}"
 
-CatalogueName = Annotated[str, Path(description="Name of a catalogue.", max_length=64)]
 ItemId = Annotated[int, Path(alias="id", ge=0, le=MAX_ID)]
 ItemDomain = Annotated[DomainName | None, Query(description="Default: the domain of the index.")]
 ContentType = Annotated[ArrayContent, Query(description="What the rows of a NumPy array are.")]
@@ -43,10 +42,24 @@ _BYTES = {"schema": {"type": "string", "format": "binary"}}
 NPY_RESPONSE: dict[str, Any] = {"content": {NPY: _BYTES}}
 
 
-def workers_of(request: Request) -> Workers:
-    """Return the workers of the application."""
+async def _workers(request: Request) -> Workers:
     workers: Workers = request.app.state.workers
     return workers
+
+
+AppWorkers = Annotated[Workers, Depends(_workers)]
+
+
+async def _catalogue(
+    workers: AppWorkers,
+    catalogue: Annotated[str, Path(description="Name of a catalogue.", max_length=64)],
+) -> Catalogue:
+    if catalogue not in workers.catalogues:
+        raise RequestError(404, "no such catalogue", "catalogue")
+    return workers.catalogues[catalogue]
+
+
+NamedCatalogue = Annotated[Catalogue, Depends(_catalogue)]
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
