@@ -31,14 +31,7 @@ from ..batch import (
     packed_codes,
     whole_ids,
 )
-from .base import (
-    ConnectionLost,
-    EngineIndex,
-    EngineSession,
-    IndexInfo,
-    check_name,
-    parse_url,
-)
+from .base import ConnectionLost, EngineIndex, EngineSession, IndexInfo, check_name, parse_url
 
 T = TypeVar("T")
 

@@ -19,15 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..._core.errors import EngineError
 from ...codes import MAX_BITS
-from ..batch import (
-    Batch,
-    Ids,
-    check_number,
-    id_exists,
-    no_neighbors,
-    packed_codes,
-    whole_ids,
-)
+from ..batch import Batch, Ids, check_number, id_exists, no_neighbors, packed_codes, whole_ids
 from .base import ConnectionLost, EngineIndex, EngineSession, IndexInfo, check_name, parse_url
 
 try:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from ...index import HammingIndex
-from .. import bodies, schemas
+from .. import schemas
 from ..catalogue import Catalogue
 from ..errors import RequestError
 from ..images import MEDIA_TYPES
@@ -45,7 +45,7 @@ async def list_items(
     tag: Annotated[schemas.Tag | None, Query(description="List only items of this tag.")] = None,
 ) -> Response:
     """List items of a domain, ordered by id."""
-    bodies.check_count(limit, workers.settings.limits.page, "limit")
+    common.check_count(limit, workers.settings.limits.page, "limit")
 
     def work() -> Response:
         name, index = catalogue.items(domain)
@@ -96,7 +96,7 @@ async def show_image(
     "/items",
     response_model=schemas.ChangeResponse,
     responses={**common.BODY_ERRORS, **common.errors(403, 409)},
-    openapi_extra={**common.body_of(schemas.AddRequest, bodies.NPY), **_NEEDS_KEY},
+    openapi_extra={**common.body_of(schemas.AddRequest, common.NPY), **_NEEDS_KEY},
     dependencies=_WRITES,
 )
 async def add_items(
@@ -141,9 +141,9 @@ async def remove_items(
     request: Request, workers: common.AppWorkers, catalogue: common.NamedCatalogue
 ) -> Response:
     """Remove items by id; unknown ids are ignored."""
-    _, body = await bodies.read_body(request, bodies.JSON)
-    form = await workers.run_in_thread(bodies.parse_json, body, schemas.RemoveRequest)
-    bodies.check_count(len(form.ids), workers.settings.limits.rows, "ids")
+    _, body = await common.read_body(request, common.JSON)
+    form = await workers.run_in_thread(common.parse_json, body, schemas.RemoveRequest)
+    common.check_count(len(form.ids), workers.settings.limits.rows, "ids")
     ids = np.unique(np.array(form.ids, dtype=np.int64))
     result = await workers.change(catalogue, Remove(ids))
     return common.json_response({"removed": result.n_removed, "total": len(catalogue.store.index)})
@@ -175,11 +175,11 @@ async def _insert(
     content: str | None = None,
 ) -> Response:
     """Add or upsert items. With `content`, the body may also be a NumPy array."""
-    kinds = (bodies.JSON, bodies.NPY) if content else (bodies.JSON,)
-    kind, body = await bodies.read_body(request, *kinds)
+    kinds = (common.JSON, common.NPY) if content else (common.JSON,)
+    kind, body = await common.read_body(request, *kinds)
 
     def parse() -> Add | Upsert:
-        form = bodies.parse_rows(kind, body, schema, content or "")
+        form = common.parse_rows(kind, body, schema, content or "")
         return change(*_parse_items(workers.settings.limits.rows, catalogue, form))
 
     result = await workers.change(catalogue, await workers.run_in_thread(parse))
@@ -190,14 +190,14 @@ async def _insert(
 
 def _parse_items(max_rows: int, catalogue: Catalogue, form: schemas.AddRequest) -> Any:
     """Return codes, ids and tags of a form, if they match each other."""
-    name, rows = bodies.pick_rows(form, "features", "codes")
-    bodies.check_count(len(rows), max_rows, name)
+    name, rows = common.pick_rows(form, "features", "codes")
+    common.check_count(len(rows), max_rows, name)
     if name == "codes":
-        codes = bodies.as_codes(rows, catalogue.n_bits)
+        codes = common.as_codes(rows, catalogue.n_bits)
     else:
         domain = catalogue.index_domain
         width = catalogue.domains[domain].encoder.n_features_in_
-        codes = catalogue.encode(bodies.as_features(rows, width), domain)
+        codes = catalogue.encode(common.as_features(rows, width), domain)
     for field, values in (("ids", form.ids), ("tags", form.tags)):
         if values is not None and len(values) != len(codes):
             problem = f"{len(values)} for {len(codes)} items; send one per item"

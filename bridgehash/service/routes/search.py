@@ -9,7 +9,7 @@ import numpy as np
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from .. import bodies, schemas
+from .. import schemas
 from ..catalogue import Catalogue, SearchQuery, SearchResult
 from ..errors import RequestError
 from ..images import FORMATS
@@ -34,7 +34,7 @@ QueryTag = Annotated[schemas.Tag | None, _NOT_JSON]
     "/encode",
     response_model=schemas.EncodeResponse,
     responses={200: common.NPY_RESPONSE, **common.BODY_ERRORS},
-    openapi_extra=common.body_of(schemas.EncodeRequest, bodies.NPY),
+    openapi_extra=common.body_of(schemas.EncodeRequest, common.NPY),
 )
 async def encode(
     request: Request,
@@ -43,14 +43,14 @@ async def encode(
     domain: QueryDomain = None,
 ) -> Response:
     """Encode features. With `Accept: application/x-npy` the response is an array of bytes."""
-    kind, body = await bodies.read_body(request, bodies.JSON, bodies.NPY)
+    kind, body = await common.read_body(request, common.JSON, common.NPY)
 
     def work() -> Response:
-        form = bodies.parse_rows(kind, body, schemas.EncodeRequest, "features", domain=domain)
-        bodies.check_count(len(form.features), workers.settings.limits.rows, "features")
+        form = common.parse_rows(kind, body, schemas.EncodeRequest, "features", domain=domain)
+        common.check_count(len(form.features), workers.settings.limits.rows, "features")
         name, given = catalogue.domain(form.domain, catalogue.query_domain)
         codes = catalogue.encode(
-            bodies.as_features(form.features, given.encoder.n_features_in_), name
+            common.as_features(form.features, given.encoder.n_features_in_), name
         )
         if _accepts_npy(request):
             return common.npy_response(codes)
@@ -64,7 +64,7 @@ async def encode(
     "/search",
     response_model=schemas.SearchResponse,
     responses={200: common.NPY_RESPONSE, **common.BODY_ERRORS},
-    openapi_extra=common.body_of(schemas.SearchRequest, bodies.NPY),
+    openapi_extra=common.body_of(schemas.SearchRequest, common.NPY),
 )
 async def search(
     request: Request,
@@ -80,10 +80,10 @@ async def search(
     With `Accept: application/x-npy` the response is an array of (id, distance), one row per query.
     If there are fewer than k items, the remaining ids are -1.
     """
-    kind, body = await bodies.read_body(request, bodies.JSON, bodies.NPY)
+    kind, body = await common.read_body(request, common.JSON, common.NPY)
 
     def parse() -> SearchQuery:
-        form = bodies.parse_rows(
+        form = common.parse_rows(
             kind, body, schemas.SearchRequest, content, k=k, domain=domain, tag=tag
         )
         return _parse_query(workers.settings.limits, catalogue, form)
@@ -111,34 +111,34 @@ async def search_image(
     if reader is None:
         raise RequestError(404, "no backbone: start the service with --backbone", "image")
     _check_k(workers.settings.limits, 1, k)
-    _, body = await bodies.read_body(request, *_IMAGES)
+    _, body = await common.read_body(request, *_IMAGES)
     X = await workers.run_in_thread(reader.features, body, images=True)
     return await _respond(request, workers, catalogue, SearchQuery("features", X, domain, k, tag))
 
 
 def _parse_query(limits: Limits, catalogue: Catalogue, form: schemas.SearchRequest) -> SearchQuery:
-    kind, rows = bodies.pick_rows(form, "features", "codes", "ids")
-    bodies.check_count(len(rows), limits.queries, kind)
+    kind, rows = common.pick_rows(form, "features", "codes", "ids")
+    common.check_count(len(rows), limits.queries, kind)
     _check_k(limits, len(rows), form.k)
     default = catalogue.index_domain if kind == "ids" else catalogue.query_domain
     name, domain = catalogue.domain(form.domain, default)
     if kind == "ids":
         rows = np.array(rows, dtype=np.int64)
     elif kind == "codes":
-        rows = bodies.as_codes(rows, catalogue.n_bits)
+        rows = common.as_codes(rows, catalogue.n_bits)
     else:
-        rows = bodies.as_features(rows, domain.encoder.n_features_in_)
+        rows = common.as_features(rows, domain.encoder.n_features_in_)
     return SearchQuery(kind, rows, name, form.k, form.tag)
 
 
 def _check_k(limits: Limits, n_queries: int, k: int) -> None:
-    bodies.check_count(k, limits.k, "k")
+    common.check_count(k, limits.k, "k")
     if n_queries * k > limits.hits:
         raise RequestError(422, f"{n_queries} queries x {k} exceed {limits.hits} items", "k")
 
 
 def _accepts_npy(request: Request) -> bool:
-    return bodies.NPY in request.headers.get("accept", "").lower()
+    return common.NPY in request.headers.get("accept", "").lower()
 
 
 async def _respond(
