@@ -23,7 +23,7 @@ from bridgehash.models.base import BaseTransferHasher
 from bridgehash.models.provenance import encoder_of, origin
 
 if TYPE_CHECKING:
-    from bridgehash.service.opening import Files
+    from bridgehash.service.catalogue import Files
 
 FOLDER = "service"  # below the folder of the demo
 
@@ -80,7 +80,7 @@ def make_catalogues(folder: Path, collections: Sequence[Collection]) -> list[Fil
 
 def _catalogue(folder: Path, collection: Collection, coding: Coding) -> Files:
     """A model and an index of each domain; its name is that of the index of the items."""
-    from bridgehash.service.opening import Files
+    from bridgehash.service.catalogue import Files
 
     name = f"{collection.name}-{coding.name}"
     task = collection.task

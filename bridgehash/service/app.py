@@ -22,14 +22,8 @@ from .schemas import AddRequest, EncodeRequest, RemoveRequest, SearchRequest, Up
 from .settings import ServiceSettings
 from .workers import Workers
 
-_SCHEMAS = (  # of bodies that routes read and write themselves
-    EncodeRequest,
-    SearchRequest,
-    AddRequest,
-    UpsertRequest,
-    RemoveRequest,
-    ProblemDetails,
-)
+# Schemas of bodies that routes read and write themselves.
+_REQUESTS = (EncodeRequest, SearchRequest, AddRequest, UpsertRequest, RemoveRequest)
 
 
 def create_app(catalogues: Mapping[str, Catalogue], settings: ServiceSettings) -> FastAPI:
@@ -76,7 +70,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, routes=app.routes)
         _, schemas = models_json_schema(
-            [(schema, "validation") for schema in _SCHEMAS],
+            [(schema, "validation") for schema in (*_REQUESTS, ProblemDetails)],
             ref_template="#/components/schemas/{model}",
         )
         components = document["components"]

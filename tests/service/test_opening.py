@@ -13,7 +13,7 @@ from bridgehash import ATH, save
 from bridgehash.cli.main import main
 from bridgehash.index import HammingIndex
 from bridgehash.models.provenance import origin
-from bridgehash.service.opening import close_catalogues, open_catalogues
+from bridgehash.service.catalogue import close_catalogues, open_catalogues
 from tests.service.process import KEY
 
 

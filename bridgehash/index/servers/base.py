@@ -124,39 +124,6 @@ class EngineIndex(ABC):
         self._session = session
 
     @classmethod
-    def create(
-        cls,
-        url: str,
-        name: str,
-        n_bits: int,
-        *,
-        search: SearchMode = "exact",
-        about: Mapping[str, str] | None = None,
-        replace: bool = False,
-    ) -> Self:
-        """Create an empty table or collection; see `create_index`."""
-        n_bits = check_number(n_bits, "n_bits", 1, MAX_BITS)
-        info = IndexInfo(n_bits, check_search_mode(search), dict(about or {}))
-        check_name(name)
-        session = cls.session_type(url)
-        with session.close_on_error():
-            cls._create(session, name, info, replace=replace)
-        return cls(session, name, info)
-
-    @classmethod
-    def open(cls, url: str, name: str, *, search: SearchMode | None = None) -> Self:
-        """Open a table or collection; see `open_index`."""
-        mode = None if search is None else check_search_mode(search)
-        session = cls.session_type(url)
-        with session.close_on_error():
-            info = cls._describe(session, check_name(name))
-            if info is None:
-                raise EngineError(
-                    f"{session.place}: there is no {cls.noun} {name}; build it, or check the name"
-                )
-            return cls(session, name, info._replace(search=mode or info.search))
-
-    @classmethod
     @abstractmethod
     def _create(cls, session: Any, name: str, info: IndexInfo, *, replace: bool) -> None:
         """Create an empty table or collection; with `replace`, drop an index of this name first."""
@@ -168,6 +135,9 @@ class EngineIndex(ABC):
 
         Raises `EngineError` if it holds something else.
         """
+
+    def _prepare(self) -> None:  # noqa: B027
+        """Make an index that was opened ready for searches, if the server needs it."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -268,7 +238,13 @@ def create_index(
     replace : bool, default=False
         Drop an index of this name first.
     """
-    return _engine(url).create(url, name, n_bits, search=search, about=about, replace=replace)
+    engine, n_bits = _engine(url), check_number(n_bits, "n_bits", 1, MAX_BITS)
+    info = IndexInfo(n_bits, check_search_mode(search), dict(about or {}))
+    check_name(name)
+    session = engine.session_type(url)
+    with session.close_on_error():
+        engine._create(session, name, info, replace=replace)
+    return engine(session, name, info)
 
 
 def open_index(url: str, name: str, *, search: SearchMode | None = None) -> EngineIndex:
@@ -276,7 +252,18 @@ def open_index(url: str, name: str, *, search: SearchMode | None = None) -> Engi
 
     It is searched as it was created, unless `search` is "exact" or "approximate".
     """
-    return _engine(url).open(url, name, search=search)
+    engine, mode = _engine(url), None if search is None else check_search_mode(search)
+    check_name(name)
+    session = engine.session_type(url)
+    with session.close_on_error():
+        info = engine._describe(session, name)
+        if info is None:
+            raise EngineError(
+                f"{session.place}: there is no {engine.noun} {name}; build it, or check the name"
+            )
+        index = engine(session, name, info._replace(search=mode or info.search))
+        index._prepare()
+    return index
 
 
 def index_exists(url: str, name: str) -> bool:

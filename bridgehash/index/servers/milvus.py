@@ -24,7 +24,6 @@ from ...codes import n_bytes
 from ..batch import (
     Batch,
     Ids,
-    SearchMode,
     check_number,
     id_exists,
     no_neighbors,
@@ -114,7 +113,7 @@ class MilvusSession(EngineSession):
 
 
 class MilvusIndex(EngineIndex):
-    """An index in a collection of Milvus; use `create` or `open`.
+    """An index in a collection of Milvus; made by `create_index` or `open_index`.
 
     An `add` that fails removes what it has already sent.
 
@@ -159,14 +158,6 @@ class MilvusIndex(EngineIndex):
         session.call(work)
 
     @classmethod
-    def open(cls, url: str, name: str, *, search: SearchMode | None = None) -> Self:
-        """Open a collection; see `open_index`."""
-        index = super().open(url, name, search=search)
-        with index._session.close_on_error():
-            index._session.call(lambda client: client.load_collection(name, retry_times=0))
-        return index
-
-    @classmethod
     def _describe(cls, session: MilvusSession, name: str) -> IndexInfo | None:
         if not session.call(lambda client: client.has_collection(name)):
             return None
@@ -193,6 +184,9 @@ class MilvusIndex(EngineIndex):
                 f"{session.place}: collection {name} exists; replace it or choose another name"
             )
         session.call(lambda client: client.drop_collection(name))
+
+    def _prepare(self) -> None:
+        self._session.call(lambda client: client.load_collection(self.name, retry_times=0))
 
     def __len__(self) -> int:
         rows = self._session.call(

@@ -141,7 +141,7 @@ class PostgresSession(EngineSession):
 
 
 class PostgresIndex(EngineIndex):
-    """An index in a table of PostgreSQL; use `create` or `open`.
+    """An index in a table of PostgreSQL; made by `create_index` or `open_index`.
 
     Attributes
     ----------

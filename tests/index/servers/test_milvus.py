@@ -58,13 +58,13 @@ def make(url: str) -> Iterator[Make]:
     made = []
 
     def create(n_bits: int = 12, name: str = "codes", **options: Any) -> MilvusIndex:
-        made.append(MilvusIndex.create(options.pop("url", url), name, n_bits, **options))
+        made.append(create_index(options.pop("url", url), name, n_bits, **options))
         return made[-1]
 
     yield create
     for index in made:
         if index_exists(url, index.name):
-            with MilvusIndex.open(url, index.name) as left:
+            with open_index(url, index.name) as left:
                 left.drop()
         index.close()
 
@@ -148,7 +148,7 @@ def test_approximate_search_finds_nearly_all_and_exact_search_stays_exact(
     twin, queries = HammingIndex(64).add(codes), codes[::100] ^ np.uint8(1)
     true, found = twin.search(queries, 10)[0], index.search(queries, 10)[0]
     assert (found <= true[:, -1:]).mean() > 0.8
-    with MilvusIndex.open(url, index.name, search="exact") as exact:
+    with open_index(url, index.name, search="exact") as exact:
         assert_same_answers(exact, twin, queries, 10, None)
 
 
