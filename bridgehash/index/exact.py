@@ -119,7 +119,8 @@ class HammingIndex:
         self.device = device
         self.about: dict[str, str] = {}
         self._views: tuple[IndexState, dict[str | None, SearchView]]
-        self._state = states.empty_state(n_bits)
+        no_words = np.empty((-(-n_bits // 64), 0), np.uint64)
+        self._state = IndexState(no_words, np.empty(0, np.int64), 0)
         self._write_lock = Lock()
 
     @property

@@ -36,11 +36,6 @@ class IndexState(NamedTuple):
         return self._replace(words=change(self.words), ids=change(self.ids), tag_numbers=numbers)
 
 
-def empty_state(n_bits: int) -> IndexState:
-    """Return a state without codes."""
-    return IndexState(np.empty((-(-n_bits // 64), 0), np.uint64), np.empty(0, np.int64), 0)
-
-
 def as_words(packed: NDArray[np.uint8]) -> NDArray[np.uint64]:
     """Return packed codes as 64-bit words, shape (n_words, n), padded with zero bits."""
     n, n_bytes = packed.shape

@@ -44,8 +44,8 @@ def create_app(catalogues: Mapping[str, Catalogue], settings: ServiceSettings) -
         lifespan=lifespan,
     )
     app.state.workers = workers
-    for module in (search, items, info, site):
-        app.include_router(module.router)
+    for router in (search.router, items.router, items.writing, info.router, site.router):
+        app.include_router(router)
     app.add_middleware(Middleware, workers=workers)
     for kind in (RequestError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _respond)
@@ -54,7 +54,6 @@ def create_app(catalogues: Mapping[str, Catalogue], settings: ServiceSettings) -
 
 
 async def _respond(request: Request, error: Exception) -> Response:
-    """Turn an exception into a problem+json response."""
     if isinstance(error, RequestValidationError):
         error = validation_error(error.errors())
     elif isinstance(error, HTTPException):

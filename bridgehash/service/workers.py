@@ -17,8 +17,7 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from .batching import Batcher
-from .catalogue import Catalogue, SearchQuery, SearchResult
-from .scores import measure_scores
+from .catalogue import Catalogue, SearchQuery, SearchResult, measure_scores
 from .settings import ServiceSettings
 from .store import Add, ChangeResult, Remove, Upsert
 

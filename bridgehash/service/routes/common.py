@@ -51,8 +51,8 @@ _ERRORS = {
     422: "A value is not allowed; see `field`.",
     503: "Overloaded or stopping: safe to retry.",
 }
-_BYTES = {"schema": {"type": "string", "format": "binary"}}
-NPY_RESPONSE: dict[str, Any] = {"content": {NPY: _BYTES}}
+BYTES = {"schema": {"type": "string", "format": "binary"}}
+NPY_RESPONSE: dict[str, Any] = {"content": {NPY: BYTES}}
 
 
 async def _workers(request: Request) -> Workers:
@@ -89,7 +89,7 @@ BODY_ERRORS = errors(400, 404, 408, 413, 415, 422)
 
 def body_of(schema: type[RequestSchema] | None, *media_types: str) -> dict[str, Any]:
     """Document the body of a route that reads it itself."""
-    content: dict[str, Any] = dict.fromkeys(media_types, _BYTES)
+    content: dict[str, Any] = dict.fromkeys(media_types, BYTES)
     if schema is not None:
         reference = {"$ref": f"#/components/schemas/{schema.__name__}"}
         content = {JSON: {"schema": reference}, **content}

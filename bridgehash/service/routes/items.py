@@ -19,20 +19,21 @@ from ..store import Add, Remove, Upsert
 from ..workers import Workers
 from . import common
 
-router = APIRouter(prefix=common.PREFIX, tags=["items"])
-
 
 async def _check_key(request: Request, workers: common.AppWorkers) -> None:
     check_write_access(request.headers, workers.settings)
 
 
-_WRITES = [Depends(_check_key)]  # before the parameters and the body are read
+router = APIRouter(prefix=common.PREFIX, tags=["items"])
+writing = APIRouter(
+    prefix=common.PREFIX,
+    tags=["items"],
+    dependencies=[Depends(_check_key)],  # before the parameters and the body are read
+    responses=common.errors(403, 404, 422),
+)
+
 _NEEDS_KEY: dict[str, Any] = {"security": [{"key": []}]}
-_IMAGES: dict[str, Any] = {
-    "content": {
-        kind: {"schema": {"type": "string", "format": "binary"}} for kind in MEDIA_TYPES.values()
-    }
-}
+_IMAGES: dict[str, Any] = {"content": dict.fromkeys(MEDIA_TYPES.values(), common.BYTES)}
 
 
 @router.get("/items", response_model=schemas.ItemList, responses=common.errors(404, 422))
@@ -92,12 +93,11 @@ async def show_image(
     return Response(data, media_type=MEDIA_TYPES[path.suffix.lower()], headers=headers)
 
 
-@router.post(
+@writing.post(
     "/items",
     response_model=schemas.ChangeResponse,
-    responses={**common.BODY_ERRORS, **common.errors(403, 409)},
+    responses={**common.BODY_ERRORS, **common.errors(409)},
     openapi_extra={**common.body_of(schemas.AddRequest, common.NPY), **_NEEDS_KEY},
-    dependencies=_WRITES,
 )
 async def add_items(
     request: Request,
@@ -113,12 +113,11 @@ async def add_items(
     return await _insert(request, workers, catalogue, schemas.AddRequest, Add, content)
 
 
-@router.put(
+@writing.put(
     "/items",
     response_model=schemas.ChangeResponse,
-    responses={**common.BODY_ERRORS, **common.errors(403)},
+    responses=common.BODY_ERRORS,
     openapi_extra={**common.body_of(schemas.UpsertRequest), **_NEEDS_KEY},
-    dependencies=_WRITES,
 )
 async def upsert_items(
     request: Request, workers: common.AppWorkers, catalogue: common.NamedCatalogue
@@ -130,12 +129,11 @@ async def upsert_items(
     return await _insert(request, workers, catalogue, schemas.UpsertRequest, Upsert)
 
 
-@router.delete(
+@writing.delete(
     "/items",
     response_model=schemas.RemoveResponse,
-    responses={**common.BODY_ERRORS, **common.errors(403)},
+    responses=common.BODY_ERRORS,
     openapi_extra={**common.body_of(schemas.RemoveRequest), **_NEEDS_KEY},
-    dependencies=_WRITES,
 )
 async def remove_items(
     request: Request, workers: common.AppWorkers, catalogue: common.NamedCatalogue
@@ -149,13 +147,7 @@ async def remove_items(
     return common.json_response({"removed": result.n_removed, "total": len(catalogue.store.index)})
 
 
-@router.delete(
-    "/items/{id}",
-    response_model=schemas.RemoveResponse,
-    responses=common.errors(403, 404, 422),
-    openapi_extra=_NEEDS_KEY,
-    dependencies=_WRITES,
-)
+@writing.delete("/items/{id}", response_model=schemas.RemoveResponse, openapi_extra=_NEEDS_KEY)
 async def remove_item(
     workers: common.AppWorkers, catalogue: common.NamedCatalogue, item: common.ItemId
 ) -> Response:

@@ -17,7 +17,7 @@ from ..settings import Limits
 from ..workers import Workers
 from . import common
 
-router = APIRouter(prefix=common.PREFIX, tags=["search"])
+router = APIRouter(prefix=common.PREFIX, tags=["search"], responses=common.BODY_ERRORS)
 
 _THREAD_BYTES = 1 << 16  # larger bodies are parsed in a thread
 _THREAD_HITS = 256  # more hits are written as JSON in a thread
@@ -33,7 +33,7 @@ QueryTag = Annotated[schemas.Tag | None, _NOT_JSON]
 @router.post(
     "/encode",
     response_model=schemas.EncodeResponse,
-    responses={200: common.NPY_RESPONSE, **common.BODY_ERRORS},
+    responses={200: common.NPY_RESPONSE},
     openapi_extra=common.body_of(schemas.EncodeRequest, common.NPY),
 )
 async def encode(
@@ -63,7 +63,7 @@ async def encode(
 @router.post(
     "/search",
     response_model=schemas.SearchResponse,
-    responses={200: common.NPY_RESPONSE, **common.BODY_ERRORS},
+    responses={200: common.NPY_RESPONSE},
     openapi_extra=common.body_of(schemas.SearchRequest, common.NPY),
 )
 async def search(
@@ -95,7 +95,7 @@ async def search(
 @router.post(
     "/search/image",
     response_model=schemas.SearchResponse,
-    responses={200: common.NPY_RESPONSE, **common.BODY_ERRORS},
+    responses={200: common.NPY_RESPONSE},
     openapi_extra=common.body_of(None, *_IMAGES),
 )
 async def search_image(
