@@ -27,7 +27,7 @@ from bridgehash.models.provenance import origin
 
 require_service("demo --serve")
 
-from bridgehash.service.opening import Files  # noqa: E402
+from bridgehash.service.catalogue import Files  # noqa: E402
 
 CODINGS = (  # method and code length; the page compares the first two
     (MethodSpec("ath-64", "ath-kernel", "both"), 64),

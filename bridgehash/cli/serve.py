@@ -14,7 +14,7 @@ from bridgehash._core.errors import InputError
 from bridgehash.cli.console import counted, note
 
 if TYPE_CHECKING:
-    from bridgehash.service.opening import Files
+    from bridgehash.service.catalogue import Files
 
 Models = Annotated[
     list[Path], typer.Option("--model", metavar="FILE", help="Model file; repeatable.")
@@ -80,7 +80,7 @@ def serve(
         --images photos/
     """
     require_service("serve")
-    from bridgehash.service.opening import Files
+    from bridgehash.service.catalogue import Files
     from bridgehash.service.settings import KEY_VARIABLE, read_key
 
     n = len(model)
@@ -126,13 +126,13 @@ def run_service(
     files: Sequence[Files], host: str, port: int, key: str | None, remark: str = ""
 ) -> None:
     """Serve until SIGINT or SIGTERM; print the address, and a remark if given."""
-    from bridgehash.service import app, opening, server, settings
+    from bridgehash.service import app, catalogue, server, settings
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     chosen = settings.make_settings(host, key)
     listener = server.listen(host, port)
     with listener:
-        catalogues = opening.open_catalogues(files, chosen)
+        catalogues = catalogue.open_catalogues(files, chosen)
         try:
             names = ", ".join(catalogues)
             note(f"serving {names} at {server.address_of(listener)}")
@@ -140,7 +140,7 @@ def run_service(
                 note(remark)
             server.serve(app.create_app(catalogues, chosen), listener)
         finally:
-            opening.close_catalogues(catalogues)
+            catalogue.close_catalogues(catalogues)
 
 
 def _each(given: Sequence[T] | None, n: int, option: str) -> list[T | None]:

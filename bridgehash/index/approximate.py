@@ -56,11 +56,11 @@ class InvertedLists:
         queries = np.sort(rng.permutation(n)[:_N_QUERIES])
         self.n_probe, self.recall = self._measure(words, queries, recall)
 
-    def nearest(self, queries: NDArray[np.uint64], k: int) -> Neighbors:
+    def __call__(
+        self, queries: NDArray[np.uint64], k: int, n_probe: int | None = None
+    ) -> Neighbors:
         """Return about the k nearest codes; row -1 where the searched lists hold fewer."""
-        return self._search(queries, k, self.n_probe)
-
-    def _search(self, queries: NDArray[np.uint64], k: int, n_probe: int) -> Neighbors:
+        n_probe = n_probe or self.n_probe
         distances, lists = nearest_rows(self._centres, queries, n_probe, self._n_bits)
         self._index.nprobe = n_probe
         # The queries are already divided among threads: faiss uses the calling thread only.
@@ -81,7 +81,7 @@ class InvertedLists:
         limits = nearest_rows(words, queries, k, self._n_bits)[0][:, -1:]
 
         def recall(n_probe: int) -> float:
-            distances, found = self._search(queries, k, n_probe)
+            distances, found = self(queries, k, n_probe)
             near = (found >= 0) & (limits >= distances)  # a tie with the k-th counts as found
             return float(near[:, 1:].sum() / max(1, near[:, 1:].size))  # without the query itself
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._core.errors import InputError, unknown
 from .._core.validation import Range
-from ..codes import MAX_BITS, n_bytes
+from ..codes import n_bytes
 
 Ids = NDArray[np.int64]
 SearchMode = Literal["exact", "approximate"]
@@ -30,11 +30,6 @@ def check_search_mode(search: str) -> SearchMode:
     if search not in modes:
         raise InputError(unknown("search mode", str(search), modes), "search")
     return search  # type: ignore[return-value]
-
-
-def check_n_bits(n_bits: int) -> int:
-    """Return the code length if it is within 1..MAX_BITS."""
-    return check_number(n_bits, "n_bits", 1, MAX_BITS)
 
 
 def check_number(value: int, name: str, least: int, most: float = np.inf) -> int:

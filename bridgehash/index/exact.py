@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._core.errors import InputError, ModelFileError, named
 from .._core.files import StrPath
-from ..codes import n_bytes
+from ..codes import MAX_BITS, n_bytes
 from ..models.model_file import INDEX_KIND, load_model, map_model, save_model
 from . import state as states
 from .approximate import InvertedLists
@@ -26,7 +26,6 @@ from .batch import (
     Batch,
     Ids,
     SearchMode,
-    check_n_bits,
     check_number,
     check_search_mode,
     checked_batch,
@@ -36,19 +35,15 @@ from .batch import (
     packed_codes,
     whole_ids,
 )
-from .scan import HostCodes, Neighbors
+from .scan import DeviceCodes, Neighbors, nearest_rows
 from .state import IndexState, as_bytes, as_words, locate
 
 _QUERIES_PER_PASS = 256  # their candidates fit into the cache
 _QUERIES_PER_PASS_GPU = 1024
 
 
-class Searcher(Protocol):
-    """Finds the rows nearest to queries."""
-
-    def nearest(self, queries: NDArray[np.uint64], k: int) -> Neighbors:
-        """Return distances and rows of the k nearest codes per query, by (distance, row)."""
-        ...
+# Takes queries (n_queries, n_words) and k; returns the nearest rows by (distance, row).
+Searcher = Callable[[NDArray[np.uint64], int], Neighbors]
 
 
 class SearchView:
@@ -117,14 +112,15 @@ class HammingIndex:
             raise InputError(f"{recall!r} is not allowed; use a number above 0, up to 1", "recall")
         if search == "approximate" and device is not None:
             raise InputError(f"{device!r}: approximate search runs on the CPU only", "device")
-        self.n_bits = check_n_bits(n_bits)
+        self.n_bits = check_number(n_bits, "n_bits", 1, MAX_BITS)
         self.n_jobs = None if n_jobs is None else check_number(n_jobs, "n_jobs", 1)
         self.search_mode = check_search_mode(search)
         self.recall = recall
         self.device = device
         self.about: dict[str, str] = {}
         self._views: tuple[IndexState, dict[str | None, SearchView]]
-        self._state = states.empty_state(n_bits)
+        no_words = np.empty((-(-n_bits // 64), 0), np.uint64)
+        self._state = IndexState(no_words, np.empty(0, np.int64), 0)
         self._write_lock = Lock()
 
     @property
@@ -136,12 +132,7 @@ class HammingIndex:
         self._views = state, {}  # one assignment: a reader never sees views of another state
 
     def __getstate__(self) -> dict[str, Any]:
-        used = self._state.used()  # np.array: without memory maps
-        state = used._replace(
-            words=np.array(used.words),
-            ids=np.array(used.ids),
-            tag_numbers=None if used.tag_numbers is None else np.array(used.tag_numbers),
-        )
+        state = self._state.used().map(np.array)  # without memory maps
         return {**vars(self), "_views": (state, {}), "_write_lock": None}
 
     def __setstate__(self, values: dict[str, Any]) -> None:
@@ -240,14 +231,19 @@ class HammingIndex:
         queries = np.ascontiguousarray(as_words(packed_codes(codes, self.n_bits)).T)
         k = check_number(k, "k", 1)
         depth = k if rerank is None else max(k, n_candidates or 10 * k)
-        H = None if rerank is None else self._check_projections(rerank, len(queries))
+        H = None if rerank is None else np.asarray(on_host(rerank), dtype=np.float32)
+        shape = (len(queries), self.n_bits)
+        if H is not None and (H.shape != shape or not np.isfinite(H).all()):
+            raise InputError(
+                f"shape {H.shape}; finite numbers of shape {shape} are needed", "rerank"
+            )
         distances, ids = no_neighbors(len(queries), k, self.n_bits)
         view = self._view(tag)
         state = view.state
         width = min(k, state.n)
 
         def search_part(rows: slice) -> None:
-            D, R = searcher.nearest(queries[rows], min(depth, state.n))
+            D, R = searcher(queries[rows], min(depth, state.n))
             if H is not None:
                 D, R = _sort_by_projection(state.words, D, R, H[rows])
             D, R = D[:, :width], R[:, :width]
@@ -328,40 +324,25 @@ class HammingIndex:
         next_id = int(state.ids[state.n - 1]) + 1 if state.n else 0
         return checked_batch(codes, ids, tags, self.n_bits, next_id)
 
-    def _check_projections(self, rerank: ArrayLike, n_queries: int) -> NDArray[np.float32]:
-        H = np.asarray(on_host(rerank), dtype=np.float32)
-        if H.shape != (n_queries, self.n_bits) or not np.isfinite(H).all():
-            raise InputError(
-                f"shape {H.shape}; finite numbers of shape ({n_queries}, {self.n_bits}) are needed",
-                "rerank",
-            )
-        return H
-
     def _view(self, tag: str | None) -> SearchView:
         """Return the codes of a tag, or all. Views are kept until the index changes."""
         state, views = self._views
-        if tag is not None and tag not in state.tags:  # nothing worth keeping
-            return SearchView(states.with_tag(state, tag), self._exact_searcher)
-        if tag not in views:
-            views[tag] = (
-                SearchView(state, self._searcher)
-                if tag is None
-                else SearchView(states.with_tag(state, tag), self._exact_searcher)
-            )
-        return views[tag]
+        if tag in views:
+            return views[tag]
+        selected = state if tag is None else states.with_tag(state, tag)
+        approximate = self.search_mode == "approximate" and tag is None
+        view = SearchView(selected, partial(self._searcher, approximate=approximate))
+        if tag is None or tag in state.tags:  # else there is nothing worth keeping
+            views[tag] = view
+        return view
 
-    def _searcher(self, state: IndexState) -> Searcher:
-        if self.search_mode == "approximate" and state.n:
-            return InvertedLists(state.words[:, : state.n], self.n_bits, self.recall)
-        return self._exact_searcher(state)
-
-    def _exact_searcher(self, state: IndexState) -> Searcher:
+    def _searcher(self, state: IndexState, *, approximate: bool) -> Searcher:
         words = state.words[:, : state.n]
-        if self.device is None:
-            return HostCodes(words, self.n_bits)
-        from .gpu import DeviceCodes
-
-        return DeviceCodes(words, self.n_bits, self.device)
+        if approximate and state.n:
+            return InvertedLists(words, self.n_bits, self.recall)
+        if self.device is not None:
+            return DeviceCodes(words, self.n_bits, self.device)
+        return partial(nearest_rows, words, n_bits=self.n_bits)
 
     def _run_in_parts(self, work: Callable[[slice], None], n_queries: int) -> None:
         """Divide the queries among threads; a GPU takes larger parts, one after the other."""

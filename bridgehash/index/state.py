@@ -6,7 +6,8 @@ the list of tags; number 0 is the empty tag.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +28,12 @@ class IndexState(NamedTuple):
 
     def used(self) -> IndexState:
         """Return this state without unused columns, as views."""
-        n, numbers = self.n, self.tag_numbers
-        numbers = None if numbers is None else numbers[:n]
-        return IndexState(self.words[:, :n], self.ids[:n], n, numbers, self.tags)
+        return self.map(lambda array: array[..., : self.n])
 
-
-def empty_state(n_bits: int) -> IndexState:
-    """Return a state without codes."""
-    return IndexState(np.empty((-(-n_bits // 64), 0), np.uint64), np.empty(0, np.int64), 0)
+    def map(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> IndexState:
+        """Return a state whose arrays are changed by a function; n stays."""
+        numbers = None if self.tag_numbers is None else change(self.tag_numbers)
+        return self._replace(words=change(self.words), ids=change(self.ids), tag_numbers=numbers)
 
 
 def as_words(packed: NDArray[np.uint8]) -> NDArray[np.uint64]:
@@ -94,13 +93,7 @@ def with_tag(state: IndexState, tag: str) -> IndexState:
 
 def select(state: IndexState, rows: NDArray[np.intp]) -> IndexState:
     """Return some rows of a state, in the given order."""
-    return IndexState(
-        np.ascontiguousarray(state.words[:, rows]),
-        state.ids[rows],
-        len(rows),
-        None if state.tag_numbers is None else state.tag_numbers[rows],
-        state.tags,
-    )
+    return state.map(lambda array: np.ascontiguousarray(array[..., rows]))._replace(n=len(rows))
 
 
 def _number_tags(state: IndexState, batch: Batch) -> tuple[IndexState, NDArray[np.int32] | None]:
@@ -122,30 +115,26 @@ def _insert(
     if more == 0:
         return state
     if n and ids[0] <= state.ids[n - 1]:  # not at the end: copy everything
-        rows = np.searchsorted(state.ids[:n], ids)
-        known = state.tag_numbers
+        state = state.used()
+        rows, known = np.searchsorted(state.ids, ids), state.tag_numbers
         return IndexState(
-            np.insert(state.words[:, :n], rows, words, axis=1),
-            np.insert(state.ids[:n], rows, ids),
+            np.insert(state.words, rows, words, axis=1),
+            np.insert(state.ids, rows, ids),
             n + more,
-            known if known is None or numbers is None else np.insert(known[:n], rows, numbers),
+            known if known is None or numbers is None else np.insert(known, rows, numbers),
             state.tags,
         )
     if n + more > len(state.ids) or not state.ids.flags.writeable:
-        state = _grow(state, n + more + n // _GROWTH)
+        capacity = n + more + n // _GROWTH
+
+        def grow(array: NDArray[Any]) -> NDArray[Any]:
+            grown = np.empty((*array.shape[:-1], capacity), array.dtype)
+            grown[..., :n] = array[..., :n]
+            return grown
+
+        state = state.map(grow)
     # Readers use the first n columns only, so writing after them is safe.
     state.words[:, n : n + more], state.ids[n : n + more] = words, ids
     if state.tag_numbers is not None and numbers is not None:
         state.tag_numbers[n : n + more] = numbers
     return state._replace(n=n + more)
-
-
-def _grow(state: IndexState, capacity: int) -> IndexState:
-    """Return a copy of a state with room for more codes."""
-    n = state.n
-    words, ids = np.empty((len(state.words), capacity), np.uint64), np.empty(capacity, np.int64)
-    words[:, :n], ids[:n] = state.words[:, :n], state.ids[:n]
-    numbers = None if state.tag_numbers is None else np.zeros(capacity, np.int32)
-    if numbers is not None and state.tag_numbers is not None:
-        numbers[:n] = state.tag_numbers[:n]
-    return state._replace(words=words, ids=ids, tag_numbers=numbers)

@@ -22,14 +22,8 @@ from .schemas import AddRequest, EncodeRequest, RemoveRequest, SearchRequest, Up
 from .settings import ServiceSettings
 from .workers import Workers
 
-_SCHEMAS = (  # of bodies that routes read and write themselves
-    EncodeRequest,
-    SearchRequest,
-    AddRequest,
-    UpsertRequest,
-    RemoveRequest,
-    ProblemDetails,
-)
+# Schemas of bodies that routes read and write themselves.
+_REQUESTS = (EncodeRequest, SearchRequest, AddRequest, UpsertRequest, RemoveRequest)
 
 
 def create_app(catalogues: Mapping[str, Catalogue], settings: ServiceSettings) -> FastAPI:
@@ -50,8 +44,8 @@ def create_app(catalogues: Mapping[str, Catalogue], settings: ServiceSettings) -
         lifespan=lifespan,
     )
     app.state.workers = workers
-    for module in (search, items, info, site):
-        app.include_router(module.router)
+    for router in (search.router, items.router, items.writing, info.router, site.router):
+        app.include_router(router)
     app.add_middleware(Middleware, workers=workers)
     for kind in (RequestError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _respond)
@@ -60,7 +54,6 @@ def create_app(catalogues: Mapping[str, Catalogue], settings: ServiceSettings) -
 
 
 async def _respond(request: Request, error: Exception) -> Response:
-    """Turn an exception into a problem+json response."""
     if isinstance(error, RequestValidationError):
         error = validation_error(error.errors())
     elif isinstance(error, HTTPException):
@@ -76,7 +69,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, routes=app.routes)
         _, schemas = models_json_schema(
-            [(schema, "validation") for schema in _SCHEMAS],
+            [(schema, "validation") for schema in (*_REQUESTS, ProblemDetails)],
             ref_template="#/components/schemas/{model}",
         )
         components = document["components"]

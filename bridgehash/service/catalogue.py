@@ -1,4 +1,4 @@
-"""A model and its index: encode features and search.
+"""A model and its index: open the files, encode features, search and score.
 
 Everything here blocks and runs in worker threads. The scan releases the GIL, so threads search in
 parallel.
@@ -6,21 +6,40 @@ parallel.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codes import pack
+from .._core.errors import InputError
+from ..codes import n_bytes, pack
 from ..index import HammingIndex
-from ..index.batch import Ids, packed_codes
+from ..index.batch import Ids
+from ..metrics import (
+    distance_histogram,
+    mean_average_precision,
+    precision_at,
+    radius_pr_area,
+    radius_pr_curve,
+)
+from ..models import persistence
+from ..models.base import BaseTransferHasher
 from ..models.encoder import LinearEncoder
+from ..models.provenance import check_same_domain, check_same_model, encoder_of, origin
 from .errors import RequestError, invalid
-from .images import ImageReader
+from .images import ImageReader, find_images
+from .settings import ServiceSettings
 from .store import IndexStore
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_OTHER = {"source": "target", "target": "source"}
+_MAX_QUERIES = 1_000  # that are scored
+_MAX_PAIRS = 100_000_000  # distances computed for scores
+_ANY = "any"  # the domain of a one-domain model
 
 
 @dataclass(frozen=True)
@@ -36,7 +55,7 @@ class CatalogueDomain:
 class SearchQuery(NamedTuple):
     """Queries of one request."""
 
-    kind: Literal["features", "codes", "ids"]
+    kind: str  # "features", "codes" (checked) or "ids"
     rows: NDArray[Any]
     domain: str
     k: int
@@ -79,12 +98,12 @@ class Catalogue:
             raise RequestError(422, f"this model has no domain {name!r}; use {known}", "domain")
         return name, self.domains[name]
 
-    def items(self, domain: str | None) -> tuple[str, CatalogueDomain, HammingIndex]:
-        """Return the name of a domain, the domain, and a snapshot of its items."""
+    def items(self, domain: str | None) -> tuple[str, HammingIndex]:
+        """Return the name of a domain and a snapshot of its items."""
         name, chosen = self.domain(domain, self.index_domain)
         if chosen.store is None:
             raise RequestError(422, f"no items of the {name} domain are loaded", "domain")
-        return name, chosen, chosen.store.index.snapshot()
+        return name, chosen.store.index.snapshot()
 
     def encode(self, X: NDArray[Any], domain: str) -> NDArray[np.uint8]:
         """Return the packed codes of features."""
@@ -96,13 +115,6 @@ class Catalogue:
         if not np.isfinite(H).all():
             raise RequestError(422, "values are too large to encode; scale them down", "features")
         return pack(H)
-
-    def check_codes(self, codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return codes from a request, if they have the length of this catalogue."""
-        try:
-            return packed_codes(codes, self.n_bits)
-        except ValueError as error:
-            raise invalid(error, "codes") from error
 
     def search(self, queries: Sequence[SearchQuery]) -> list[SearchResult | Exception]:
         """Answer several requests, with one pass over the codes per tag."""
@@ -135,8 +147,204 @@ class Catalogue:
         if query.kind == "features":
             return self.encode(query.rows, query.domain)
         if query.kind == "codes":
-            return self.check_codes(query.rows)
+            return query.rows
         try:
-            return self.items(query.domain)[2].get(query.rows)[0]
+            return self.items(query.domain)[1].get(query.rows)[0]
         except KeyError as error:
             raise RequestError(404, f"no item {error.args[0]}", "ids") from error
+
+
+def measure_scores(catalogue: Catalogue) -> dict[str, Any]:
+    """Score the loaded items, with tags as classes.
+
+    The queries are those of the query domain, or items of the index if none are loaded.
+    """
+    query_domain = catalogue.query_domain
+    if catalogue.domains[query_domain].store is None:
+        query_domain = catalogue.index_domain
+    n_items = len(catalogue.store.index)
+    n_queries = max(1, min(_MAX_QUERIES, _MAX_PAIRS // max(n_items, 1)))
+    queries, query_tags = _sample(catalogue.items(query_domain)[1], n_queries)
+    items, item_tags = _sample(catalogue.items(catalogue.index_domain)[1], n_items)
+    classes = sorted({*query_tags, *item_tags} - {""})
+    number = {"": -1, **{tag: i for i, tag in enumerate(classes)}}
+    y_query, y_item = ([number[tag] for tag in tags] for tags in (query_tags, item_tags))
+    if len(classes) < 2 or not set(y_query) & set(y_item) - {-1}:
+        raise RequestError(404, "no scores: items and queries need at least two different tags")
+    histogram = distance_histogram(queries, items, y_query, y_item, n_bits=catalogue.n_bits)
+    recall, precision = radius_pr_curve(histogram, include_max_radius=True)
+    return {
+        "catalogue": catalogue.name,
+        "query_domain": query_domain,
+        "n_queries": len(queries),
+        "n_items": len(items),
+        "radius_pr_area": radius_pr_area(histogram),
+        "mean_average_precision": float(mean_average_precision(histogram)),
+        "precision_at_10": float(precision_at(histogram, 10)),
+        "recall": recall.tolist(),
+        "precision": precision.tolist(),
+    }
+
+
+def _sample(index: HammingIndex, n: int) -> tuple[NDArray[np.uint8], list[str]]:
+    """Return codes and tags of at most n items, evenly spaced."""
+    ids, total = index.page(0, len(index))
+    if total == 0:
+        raise RequestError(404, "no scores: no items are loaded")
+    return index.get(ids[np.linspace(0, total - 1, min(total, n)).astype(int)])
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files of one catalogue."""
+
+    model: Path
+    index: Path
+    queries: Path | None = None  # an index of the other domain, to pick queries from
+    images: Path | None = None
+    query_images: Path | None = None
+    backbone: str | None = None
+
+
+def open_catalogues(files: Sequence[Files], settings: ServiceSettings) -> dict[str, Catalogue]:
+    """Open all catalogues, by name; if one fails, close those opened before."""
+    opened: dict[str, Catalogue] = {}
+    readers: dict[str, ImageReader] = {}
+    try:
+        for each in files:
+            name = catalogue_name(each.index)
+            if name in opened:
+                raise InputError(f"a second index named {name}; rename one", str(each.index))
+            opened[name] = _open(name, each, settings, readers)
+    except BaseException:
+        close_catalogues(opened)
+        raise
+    return opened
+
+
+def close_catalogues(catalogues: dict[str, Catalogue]) -> None:
+    """Close all files."""
+    for catalogue in catalogues.values():
+        for domain in catalogue.domains.values():
+            if domain.store is not None:
+                domain.store.close()
+
+
+def catalogue_name(index: Path) -> str:
+    """Return the name of a catalogue: that of its index file, without the suffix.
+
+    >>> catalogue_name(Path("data/photos.bhi"))
+    'photos'
+    """
+    if not _NAME.fullmatch(index.stem):
+        raise InputError(
+            "the file name is part of URLs; rename it to at most 64 letters, digits, dots, hyphens "
+            "and underscores",
+            str(index),
+        )
+    return index.stem
+
+
+def _open(
+    name: str, files: Files, settings: ServiceSettings, readers: dict[str, ImageReader]
+) -> Catalogue:
+    model = persistence.load(files.model)
+    limits = settings.limits
+    store = IndexStore.open(
+        files.index, writable=settings.writable, max_journal_bytes=limits.journal_bytes
+    )
+    try:
+        index_domain, query_domain = _find_domains(model, store, files)
+        encoders = {
+            domain: encoder_of(model, files.model, _given(domain), "domain")
+            for domain in (index_domain, query_domain)
+        }
+        _check_fits(store, files.model, index_domain, encoders[index_domain])
+        reader = _find_reader(files, encoders[query_domain], limits.pixels, readers)
+        queries = _open_queries(files, query_domain, encoders[query_domain])
+        query_images = find_images(files.query_images)
+        domains = {
+            query_domain: CatalogueDomain(encoders[query_domain], queries, query_images, reader)
+        }
+        domains[index_domain] = CatalogueDomain(
+            encoders[index_domain],
+            store,
+            find_images(files.images),
+            reader if index_domain == query_domain else None,
+        )
+        inner = getattr(model, "hasher", None)
+        method = type(model).__name__ + ("" if inner is None else f"({type(inner).__name__})")
+        n_bits = store.index.n_bits
+        catalogue = Catalogue(
+            name, method, n_bits, dict(sorted(domains.items())), index_domain, query_domain
+        )
+        zeros = np.zeros((1, n_bytes(n_bits)), np.uint8)
+        for result in catalogue.search([SearchQuery("codes", zeros, query_domain, 1)]):
+            if isinstance(result, Exception):  # a first search compiles or loads the scan
+                raise result
+        return catalogue
+    except BaseException:
+        store.close()
+        raise
+
+
+def _find_domains(model: Any, store: IndexStore, files: Files) -> tuple[str, str]:
+    """Return the domain of the index and that of the queries."""
+    if not isinstance(model, BaseTransferHasher):
+        if files.queries is not None:
+            raise InputError(
+                f"--queries needs a two-domain model; {files.model} has one domain",
+                str(files.queries),
+            )
+        return _ANY, _ANY
+    domain = store.index.about.get("domain")
+    if domain not in _OTHER:
+        raise InputError(
+            "does not state the domain of its codes; build it with --model and --domain",
+            str(files.index),
+        )
+    return domain, _OTHER[domain]
+
+
+def _open_queries(files: Files, domain: str, encoder: LinearEncoder) -> IndexStore | None:
+    """Open the index of the queries, read-only."""
+    if files.queries is None:
+        if files.query_images is not None:
+            raise InputError("--query-images needs --queries", str(files.query_images))
+        return None
+    store = IndexStore.open(files.queries, writable=False)
+    _check_fits(store, files.model, domain, encoder)
+    return store
+
+
+def _check_fits(store: IndexStore, model: Path, domain: str, encoder: LinearEncoder) -> None:
+    """Check that the codes of an index come from this model."""
+    about, name = origin(model, _given(domain)), str(store.path)
+    check_same_model(store.index.about, about, name, model)
+    check_same_domain(store.index.about, about, name)
+    if store.index.n_bits != encoder.n_bits:
+        raise InputError(
+            f"has codes of {store.index.n_bits} bits, but {model} makes codes of {encoder.n_bits}",
+            name,
+        )
+
+
+def _find_reader(
+    files: Files, encoder: LinearEncoder, max_pixels: int, readers: dict[str, ImageReader]
+) -> ImageReader | None:
+    if files.backbone is None:
+        return None
+    if files.backbone not in readers:
+        readers[files.backbone] = ImageReader(files.backbone, max_pixels)
+    reader = readers[files.backbone]
+    if reader.dimension != encoder.n_features_in_:
+        raise InputError(
+            f"its queries have {encoder.n_features_in_} features, but {files.backbone} makes "
+            f"{reader.dimension}",
+            str(files.model),
+        )
+    return reader
+
+
+def _given(domain: str) -> str | None:
+    return None if domain == _ANY else domain

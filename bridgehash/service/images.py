@@ -16,14 +16,9 @@ from ..features.folder import list_images, pillow, upright, why_unreadable
 from .errors import RequestError
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
-MEDIA_TYPES = {  # files that browsers can show
-    ".bmp": "image/bmp",
-    ".gif": "image/gif",
-    ".jpeg": "image/jpeg",
-    ".jpg": "image/jpeg",
-    ".png": "image/png",
-    ".webp": "image/webp",
-}
+# Files that browsers can show.
+MEDIA_TYPES = {f".{kind.lower()}": f"image/{kind.lower()}" for kind in FORMATS}
+MEDIA_TYPES[".jpg"] = "image/jpeg"
 
 
 class ImageReader:

@@ -199,7 +199,6 @@ def from_record(record: bytes, n_bits: int) -> Upsert | Remove:
 
 
 def _apply(index: HammingIndex, change: Upsert | Remove) -> ChangeResult:
-    """Make a change in memory."""
     if isinstance(change, Remove):
         return ChangeResult(change.ids, n_removed=index.remove(change.ids))
     before = len(index)

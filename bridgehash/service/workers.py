@@ -1,4 +1,4 @@
-"""Worker threads, and the queues in front of them.
+"""Worker threads, the queues in front of them, and counters for Prometheus.
 
 Each catalogue has a queue of searches and a queue of changes. A long search is split into parts
 that queue again, so that short ones do not wait for all of it.
@@ -14,18 +14,19 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from .batching import Batcher
-from .catalogue import Catalogue, SearchQuery, SearchResult
-from .errors import RequestError
-from .metrics import Metrics
-from .scores import measure_scores
+from .catalogue import Catalogue, SearchQuery, SearchResult, measure_scores
 from .settings import ServiceSettings
 from .store import Add, ChangeResult, Remove, Upsert
 
 _MAX_BATCH = 32  # searches per pass over the codes
 _MAX_QUERIES = 32  # queries of one part of a long search
 _OTHER_THREADS = 4  # for everything but searches
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_SIZES = (1, 2, 4, 8, 16, 32, 64)
 
 T = TypeVar("T")
 
@@ -44,7 +45,6 @@ class Workers:
         self._search_pool = ThreadPoolExecutor(n_threads, "search")
         self._other_pool = ThreadPoolExecutor(_OTHER_THREADS, "other")
         self._image_pool = ThreadPoolExecutor(1, "image")  # one decoded image in memory at a time
-        max_queue = settings.limits.queue
         self._searches: dict[str, Batcher[SearchQuery, SearchResult]] = {}
         self._changes: dict[str, Batcher[Add | Upsert | Remove, ChangeResult]] = {}
         for name, each in catalogues.items():
@@ -53,23 +53,17 @@ class Workers:
                 self._search_pool,
                 concurrency=n_threads,
                 max_batch=_MAX_BATCH,
-                max_queue=max_queue,
-                on_batch=partial(self.metrics.observe_batch, name, "search"),
+                max_queue=settings.limits.queue,
+                on_batch=self.metrics.batches.labels(name, "search").observe,
             )
             self._changes[name] = Batcher(
                 each.store.change,
                 self._other_pool,
                 concurrency=1,
-                max_batch=max_queue,
-                max_queue=max_queue,
-                on_batch=partial(self.metrics.observe_batch, name, "change"),
+                max_batch=settings.limits.queue,
+                max_queue=settings.limits.queue,
+                on_batch=self.metrics.batches.labels(name, "change").observe,
             )
-
-    def catalogue(self, name: str) -> Catalogue:
-        """Return the catalogue of a name, or raise 404."""
-        if name not in self.catalogues:
-            raise RequestError(404, "no such catalogue", "catalogue")
-        return self.catalogues[name]
 
     async def search(self, catalogue: Catalogue, query: SearchQuery) -> SearchResult:
         """Search, in parts if there are many queries."""
@@ -95,20 +89,56 @@ class Workers:
                 self._scores[catalogue.name] = cached
             return cached[1]
 
-    async def run_in_thread(self, work: Callable[..., T], *arguments: object) -> T:
-        """Run a function in a thread and return its result."""
-        return await asyncio.get_running_loop().run_in_executor(self._other_pool, work, *arguments)
-
-    async def run_in_image_thread(self, work: Callable[..., T], *arguments: object) -> T:
-        """Run a function on an image: one image at a time."""
-        return await asyncio.get_running_loop().run_in_executor(self._image_pool, work, *arguments)
+    async def run_in_thread(
+        self, work: Callable[..., T], *arguments: object, images: bool = False
+    ) -> T:
+        """Run a function in a thread and return its result; with `images`, one at a time."""
+        pool = self._image_pool if images else self._other_pool
+        return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
 
     async def stop(self) -> None:
         """Finish all queued work, then stop the threads."""
         self.stopping = True
-        for search in self._searches.values():
-            await search.finish()
-        for change in self._changes.values():
-            await change.finish()
+        batchers: list[Batcher[Any, Any]] = [*self._searches.values(), *self._changes.values()]
+        for batcher in batchers:
+            await batcher.finish()
         for pool in (self._search_pool, self._other_pool, self._image_pool):
             pool.shutdown()
+
+
+class Metrics:
+    """Counters of one service. Labels are routes and catalogues, never text from a client."""
+
+    def __init__(self, catalogues: Mapping[str, Catalogue]) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        labels = ("method", "route", "status")
+        self._requests = Counter(
+            "bridgehash_requests_total", "Requests by route and status.", labels, registry=registry
+        )
+        self._seconds = Histogram(
+            "bridgehash_request_seconds",
+            "Response time.",
+            ("route",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.batches = Histogram(
+            "bridgehash_batch_size",
+            "Requests per batch.",
+            ("catalogue", "kind"),
+            buckets=_SIZES,
+            registry=registry,
+        )
+        items = Gauge("bridgehash_items", "Items.", ("catalogue",), registry=registry)
+        text = "Size of the journal: changes that are not in the index file yet."
+        journal = Gauge("bridgehash_journal_bytes", text, ("catalogue",), registry=registry)
+        for name, catalogue in catalogues.items():
+            store = catalogue.store
+            items.labels(name).set_function(partial(lambda store: len(store.index), store))
+            journal.labels(name).set_function(partial(getattr, store, "journal_bytes"))
+
+    def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one request."""
+        self._requests.labels(method, route, status).inc()
+        self._seconds.labels(route).observe(seconds)

@@ -13,7 +13,7 @@ from bridgehash.datasets import digit_domains
 from bridgehash.features.backbones import ExtractSettings, find_backbone
 from bridgehash.index import HammingIndex
 from bridgehash.models.provenance import origin
-from bridgehash.service.opening import Files
+from bridgehash.service.catalogue import Files
 
 SHAPES = ("disc", "bars", "box")
 

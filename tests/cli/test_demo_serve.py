@@ -21,7 +21,7 @@ from bridgehash.cli import demo_serve
 from bridgehash.cli.main import main
 from bridgehash.datasets import digit_domains
 from bridgehash.features.folder import class_of, list_images
-from bridgehash.service.opening import close_catalogues, open_catalogues
+from bridgehash.service.catalogue import close_catalogues, open_catalogues
 from bridgehash.service.settings import make_settings
 from tests.service.process import launch
 

@@ -66,7 +66,7 @@ def test_the_searched_lists_are_those_of_faiss():
     lists = approximate().add(codes).lists
     lists._index.nprobe = lists.n_probe = lists.n_lists // 3  # enough to make ties of centres rare
     theirs = lists._index.search(queries, 20)[0]
-    ours = lists.nearest(queries.view(np.uint64), 20)[0]
+    ours = lists(queries.view(np.uint64), 20)[0]
     assert (ours == theirs).mean() > 0.99
 
 

@@ -172,8 +172,8 @@ def test_a_two_domain_method_in_a_pipeline_is_refused(data):
     [
         ([0, 1], "two whole numbers per pair"),
         ([[0.0, 1.0]], "two whole numbers per pair"),
-        ([[0, 99]], "rows of X_target outside 0..23"),
-        ([[-1, 0]], "rows of X_source outside 0..30"),
+        ([[0, 99]], "rows of the target outside 0..23"),
+        ([[-1, 0]], "rows of the source outside 0..30"),
     ],
 )
 def test_pairs_that_name_no_rows_are_refused(data, pairs, message):

@@ -272,8 +272,9 @@ def test_a_transformer_of_scikit_learn_is_saved(data, path, feature_map):
     )
 
 
-def test_propagation_is_saved_with_its_parameters(data, path):
-    model = fitted(data, completion=Propagation(n_neighbors=4), bipartite="labels")
+def test_propagation_is_saved_with_its_parameters(path):
+    one_space = two_domains(d_t=7)
+    model = fitted(one_space, completion=Propagation(n_neighbors=4), bipartite="labels")
     assert through_a_file(model, path).completion.n_neighbors == 4
 
 

@@ -21,7 +21,7 @@ pytest.importorskip("fastapi", reason="no service: pip install 'bridgehash[serve
 from PIL import Image
 
 from bridgehash.service.app import create_app
-from bridgehash.service.opening import Files, close_catalogues, open_catalogues
+from bridgehash.service.catalogue import Files, close_catalogues, open_catalogues
 from bridgehash.service.settings import Limits, ServiceSettings, make_settings
 from tests.service.local import LocalClient
 from tests.service.process import KEY

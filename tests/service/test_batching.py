@@ -10,9 +10,13 @@ import numpy as np
 import pytest
 
 from bridgehash.service.batching import Batcher
-from bridgehash.service.catalogue import SearchQuery, SearchResult
+from bridgehash.service.catalogue import (
+    SearchQuery,
+    SearchResult,
+    close_catalogues,
+    open_catalogues,
+)
 from bridgehash.service.errors import RequestError
-from bridgehash.service.opening import close_catalogues, open_catalogues
 
 
 class Slow:

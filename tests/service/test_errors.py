@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 import numpy as np
 
-from bridgehash.service.bodies import NPY
+from bridgehash.service.routes.common import NPY
 
 P = "/v1/catalogues/photos"
 JSON = {"Content-Type": "application/json"}

@@ -10,9 +10,9 @@ import pytest
 
 from bridgehash import load
 from bridgehash.index import HammingIndex
-from bridgehash.service.bodies import NPY
+from bridgehash.service.catalogue import close_catalogues, open_catalogues
 from bridgehash.service.images import find_images
-from bridgehash.service.opening import close_catalogues, open_catalogues
+from bridgehash.service.routes.common import NPY
 
 ITEMS = "/v1/catalogues/photos/items"
 SCORES = "/v1/catalogues/photos/scores"

@@ -13,7 +13,7 @@ from bridgehash import ATH, save
 from bridgehash.cli.main import main
 from bridgehash.index import HammingIndex
 from bridgehash.models.provenance import origin
-from bridgehash.service.opening import close_catalogues, open_catalogues
+from bridgehash.service.catalogue import close_catalogues, open_catalogues
 from tests.service.process import KEY
 
 
@@ -60,7 +60,7 @@ def test_files_that_do_not_belong_together_are_rejected(refused, folder):
         (PAIR + " --images none", "folder not found"),
         (PAIR + " --backbone gist", "its queries have 5 features, but gist makes 512"),
         (PAIR + " --backbone gits", "did you mean 'gist'"),
-        (PAIR + " --model model.bh", "--index: 1 for 2 of --model"),
+        (PAIR + " --model model.bh", "--index: given 1 times for 2 models"),
         (f"{PAIR} {PAIR}", "a second index named photos"),
         (f"{PAIR} {PAIR} {PAIR} --images photos --images photos", "--images: 2 for 3 of --model"),
         ("--model model.bh --index sp%ace.bhi", "is part of URLs"),

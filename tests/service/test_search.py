@@ -13,7 +13,7 @@ from PIL import Image
 from bridgehash import load
 from bridgehash.features.backbones import ExtractSettings, find_backbone
 from bridgehash.index import HammingIndex
-from bridgehash.service.bodies import NPY
+from bridgehash.service.routes.common import NPY
 from tests.service.local import LocalClient
 
 SEARCH = "/v1/catalogues/photos/search"

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..._core.errors import EngineError, InputError
-from ..batch import Batch, Ids, SearchMode, check_search_mode, checked_batch
+from ...codes import MAX_BITS
+from ..batch import Batch, Ids, SearchMode, check_number, check_search_mode, checked_batch
 
 PAUSES = (0.2, 1.0, 3.0, 8.0)  # seconds before the retries of an operation
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -39,7 +40,6 @@ class IndexInfo(NamedTuple):
     n_bits: int
     search: SearchMode = "exact"
     about: Mapping[str, str] = {}
-    n_lists: int = 128  # of approximate search in Milvus
     ours: bool = True  # created by bridgehash
 
 
@@ -112,6 +112,7 @@ class EngineIndex(ABC):
     """
 
     noun: ClassVar[str]  # "table" or "collection"
+    session_type: ClassVar[type[Any]]  # an EngineSession that is made from a URL
     tag_bytes: ClassVar[int]  # of the longest tag
 
     def __init__(self, session: Any, name: str, info: IndexInfo) -> None:
@@ -124,41 +125,8 @@ class EngineIndex(ABC):
 
     @classmethod
     @abstractmethod
-    def create(
-        cls,
-        url: str,
-        name: str,
-        n_bits: int,
-        *,
-        search: SearchMode = "exact",
-        about: Mapping[str, str] | None = None,
-        replace: bool = False,
-    ) -> Self:
-        """Create an empty table or collection; see `create_index`."""
-
-    @classmethod
-    def open(cls, url: str, name: str, *, search: SearchMode | None = None) -> Self:
-        """Open a table or collection; see `open_index`."""
-        mode = None if search is None else check_search_mode(search)
-        session = cls._open_session(url)
-        with session.close_on_error():
-            info = cls._describe(session, check_name(name))
-            if info is None:
-                raise EngineError(
-                    f"{session.place}: there is no {cls.noun} {name}; build it, or check the name"
-                )
-            return cls(session, name, info._replace(search=mode or info.search))
-
-    @classmethod
-    def exists(cls, url: str, name: str) -> bool:
-        """Return whether a table or collection exists; see `index_exists`."""
-        with closing(cls._open_session(url)) as session:
-            return cls._describe(session, check_name(name)) is not None
-
-    @classmethod
-    @abstractmethod
-    def _open_session(cls, url: str) -> EngineSession:
-        """Connect to the server of a URL."""
+    def _create(cls, session: Any, name: str, info: IndexInfo, *, replace: bool) -> None:
+        """Create an empty table or collection; with `replace`, drop an index of this name first."""
 
     @classmethod
     @abstractmethod
@@ -167,6 +135,9 @@ class EngineIndex(ABC):
 
         Raises `EngineError` if it holds something else.
         """
+
+    def _prepare(self) -> None:  # noqa: B027
+        """Make an index that was opened ready for searches, if the server needs it."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -260,13 +231,20 @@ def create_index(
     n_bits : int
         Length of the codes, 1 to 4,096.
     search : "exact" or "approximate", default="exact"
-        "approximate" uses an HNSW index in PostgreSQL and inverted lists in Milvus.
+        "approximate" uses an HNSW index in PostgreSQL, which `finish` builds, and inverted lists in
+        Milvus.
     about : dict of str, optional
         Where the codes come from; stored with them.
     replace : bool, default=False
         Drop an index of this name first.
     """
-    return _engine(url).create(url, name, n_bits, search=search, about=about, replace=replace)
+    engine, n_bits = _engine(url), check_number(n_bits, "n_bits", 1, MAX_BITS)
+    info = IndexInfo(n_bits, check_search_mode(search), dict(about or {}))
+    check_name(name)
+    session = engine.session_type(url)
+    with session.close_on_error():
+        engine._create(session, name, info, replace=replace)
+    return engine(session, name, info)
 
 
 def open_index(url: str, name: str, *, search: SearchMode | None = None) -> EngineIndex:
@@ -274,7 +252,18 @@ def open_index(url: str, name: str, *, search: SearchMode | None = None) -> Engi
 
     It is searched as it was created, unless `search` is "exact" or "approximate".
     """
-    return _engine(url).open(url, name, search=search)
+    engine, mode = _engine(url), None if search is None else check_search_mode(search)
+    check_name(name)
+    session = engine.session_type(url)
+    with session.close_on_error():
+        info = engine._describe(session, name)
+        if info is None:
+            raise EngineError(
+                f"{session.place}: there is no {engine.noun} {name}; build it, or check the name"
+            )
+        index = engine(session, name, info._replace(search=mode or info.search))
+        index._prepare()
+    return index
 
 
 def index_exists(url: str, name: str) -> bool:
@@ -282,7 +271,9 @@ def index_exists(url: str, name: str) -> bool:
 
     Raises `EngineError` if a table or collection of this name holds something else.
     """
-    return _engine(url).exists(url, name)
+    engine = _engine(url)
+    with closing(engine.session_type(url)) as session:
+        return engine._describe(session, check_name(name)) is not None
 
 
 def _engine(url: str) -> type[EngineIndex]:

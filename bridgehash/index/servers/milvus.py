@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
@@ -24,32 +24,22 @@ from ...codes import n_bytes
 from ..batch import (
     Batch,
     Ids,
-    SearchMode,
-    check_n_bits,
     check_number,
-    check_search_mode,
     id_exists,
     no_neighbors,
     packed_codes,
     whole_ids,
 )
-from .base import (
-    Address,
-    ConnectionLost,
-    EngineIndex,
-    EngineSession,
-    IndexInfo,
-    check_name,
-    parse_url,
-)
+from .base import ConnectionLost, EngineIndex, EngineSession, IndexInfo, check_name, parse_url
 
 T = TypeVar("T")
 
 MOST = 16_384  # codes that Milvus returns per query; k must be smaller
 _MARK = "bridgehash"  # a key of the description: bridgehash created the collection
-_PROPERTIES = ("n_bits", "search", "about", "n_lists")  # in the description
+_PROPERTIES = ("n_bits", "search", "about")  # in the description
 _FIELDS = {"id": "INT64", "code": "BINARY_VECTOR", "tag": "VARCHAR"}
 _STRONG = {"consistency_level": "Strong", "retry_times": 0}
+_N_LISTS = 128
 _PORT = 19530
 _TIMEOUT = 10  # seconds for a connection
 _UNAVAILABLE, _RATE_LIMIT = 2, 8  # error codes of Milvus
@@ -59,69 +49,113 @@ _RESULTS = 200_000  # codes in one answer
 _IDS_END = 2**63 - 1
 
 
+class MilvusSession(EngineSession):
+    """A client of Milvus."""
+
+    def __init__(self, url: str) -> None:
+        address = parse_url(url)
+        try:
+            parts = urlsplit(f"//{address.host}")
+            host, port = parts.hostname or "localhost", parts.port or _PORT
+        except ValueError as error:
+            raise EngineError(f"{address.shown}: the port is not a number") from error
+        secure = address.options.get("secure", "").lower() in ("1", "true", "yes")
+        self._options = {
+            "uri": f"{'https' if secure else 'http'}://{host}:{port}",
+            "user": address.user,
+            "password": address.password,
+            "db_name": address.database,
+        }
+        self.n_shards = _shards(url)  # of a new collection
+        try:
+            import grpc
+            import pymilvus
+        except ImportError as error:
+            raise EngineError("Milvus needs pymilvus; pip install 'bridgehash[milvus]'") from error
+        for name in ("pymilvus", "pymilvus.milvus_client"):  # it logs what it also raises
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        self._new_client = pymilvus.MilvusClient
+        self._errors: tuple[type[Exception], ...] = (pymilvus.MilvusException, grpc.RpcError)
+        self._client: Any = None
+        super().__init__(address.shown)
+
+    def call(self, work: Callable[[Any], T]) -> T:
+        """Return the result of `work(client)`, which may be called more than once."""
+
+        def attempt() -> T:
+            client = self._connect()
+            try:
+                return work(client)
+            except self._errors as error:
+                code = getattr(error, "code", None)
+                code = code if isinstance(code, int) else None  # the codes of gRPC are no integers
+                if code is None or code == _UNAVAILABLE:
+                    self.close()
+                elif code != _RATE_LIMIT and "not ready" not in _reason(error):
+                    raise EngineError(f"{self.place}: {_reason(error)}") from error
+                raise ConnectionLost(_reason(error)) from error
+
+        return self._retry(attempt)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
+    def _connect(self) -> Any:
+        if self._client is None:
+            try:
+                self._client = self._new_client(**self._options, timeout=_TIMEOUT, dedicated=True)
+            except self._errors as error:
+                raise ConnectionLost(_reason(error)) from error
+        return self._client
+
+
 class MilvusIndex(EngineIndex):
-    """An index in a collection of Milvus; use `create` or `open`.
+    """An index in a collection of Milvus; made by `create_index` or `open_index`.
 
     An `add` that fails removes what it has already sent.
 
-    Parameters
+    Attributes
     ----------
-    session : MilvusSession
-    name : str
-        Name of the collection.
-    info : IndexInfo
     n_probe : int, default=16
-        Lists that an approximate search looks into. More give a higher recall and take longer.
+        Of 128 inverted lists, those that an approximate search looks into. More give a higher
+        recall and take longer.
     """
 
     noun = "collection"
     tag_bytes = 4096
-
-    def __init__(
-        self, session: MilvusSession, name: str, info: IndexInfo, n_probe: int = 16
-    ) -> None:
-        super().__init__(session, name, info)
-        self.n_probe = n_probe
-        self._n_lists = info.n_lists
+    session_type = MilvusSession
+    n_probe = 16
 
     @classmethod
-    def create(
-        cls,
-        url: str,
-        name: str,
-        n_bits: int,
-        *,
-        search: SearchMode = "exact",
-        about: Mapping[str, str] | None = None,
-        replace: bool = False,
-        n_shards: int | None = None,
-        n_lists: int = 128,
-    ) -> Self:
-        """Create an empty collection; with `replace`, drop an index of this name first.
+    def _create(cls, session: MilvusSession, name: str, info: IndexInfo, *, replace: bool) -> None:
+        cls._make_way(session, name, replace=replace)
+        from pymilvus import DataType
 
-        search="approximate" stores codes in `n_lists` inverted lists and searches some of them.
-        The number of shards can also be part of the URL, as `?shards=4`.
-        """
-        mode = check_search_mode(search)
-        info = IndexInfo(check_n_bits(n_bits), mode, dict(about or {}), n_lists)
-        n_shards = n_shards or _shards(url)
-        session = MilvusSession(url)
-        with session.close_on_error():
-            cls._make_way(session, check_name(name), replace=replace)
-            session.call(lambda client: _create(client, name, info, n_shards))
-        return cls(session, name, info)
+        def work(client: Any) -> None:
+            text = json.dumps({_MARK: 1, **{field: getattr(info, field) for field in _PROPERTIES}})
+            schema = client.create_schema(auto_id=False, description=text)
+            schema.add_field("id", DataType.INT64, is_primary=True)
+            schema.add_field("code", DataType.BINARY_VECTOR, dim=8 * n_bytes(info.n_bits))
+            schema.add_field("tag", DataType.VARCHAR, max_length=cls.tag_bytes)
+            index = client.prepare_index_params()
+            index.add_index(
+                "code",
+                index_type="BIN_FLAT" if info.search == "exact" else "BIN_IVF_FLAT",
+                metric_type="HAMMING",
+                params={"nlist": _N_LISTS},
+            )
+            client.create_collection(
+                name,
+                schema=schema,
+                index_params=index,
+                num_shards=session.n_shards,
+                consistency_level="Strong",
+            )
 
-    @classmethod
-    def open(cls, url: str, name: str, *, search: SearchMode | None = None) -> Self:
-        """Open a collection; see `open_index`."""
-        index = super().open(url, name, search=search)
-        with index._session.close_on_error():
-            index._session.call(lambda client: client.load_collection(name, retry_times=0))
-        return index
-
-    @classmethod
-    def _open_session(cls, url: str) -> MilvusSession:
-        return MilvusSession(url)
+        session.call(work)
 
     @classmethod
     def _describe(cls, session: MilvusSession, name: str) -> IndexInfo | None:
@@ -150,6 +184,9 @@ class MilvusIndex(EngineIndex):
                 f"{session.place}: collection {name} exists; replace it or choose another name"
             )
         session.call(lambda client: client.drop_collection(name))
+
+    def _prepare(self) -> None:
+        self._session.call(lambda client: client.load_collection(self.name, retry_times=0))
 
     def __len__(self) -> int:
         rows = self._session.call(
@@ -208,12 +245,23 @@ class MilvusIndex(EngineIndex):
         if tag is not None and not self._can_store(tag):
             return distances, ids
         exact = self.search_mode == "exact"
-        n_probe = self._n_lists if exact else min(self.n_probe, self._n_lists)
+        n_probe = _N_LISTS if exact else min(self.n_probe, _N_LISTS)
         rule = "" if tag is None else f"tag == {json.dumps(tag, ensure_ascii=False)}"
 
         def ask(queries: NDArray[np.uint8], limit: int, extra: str) -> list[Hits]:
-            filters = " and ".join(part for part in (rule, extra) if part)
-            return self._ask(queries, limit, filters, n_probe)
+            answers = self._session.call(
+                lambda client: client.search(
+                    self.name,
+                    [row.tobytes() for row in queries],
+                    filter=" and ".join(part for part in (rule, extra) if part),
+                    limit=limit,
+                    search_params={"metric_type": "HAMMING", "params": {"nprobe": n_probe}},
+                    anns_field="code",
+                    **_STRONG,
+                )
+            )
+            pairs = [[(hit["distance"], hit["id"]) for hit in hits] for hits in answers]
+            return [Hits(*np.array(hits, np.int64).reshape(-1, 2).T) for hits in pairs]
 
         for i, hits in enumerate(nearest(packed, k, ask, exact=exact)):
             distances[i, : len(hits.ids)], ids[i, : len(hits.ids)] = hits
@@ -263,26 +311,6 @@ class MilvusIndex(EngineIndex):
         """Return those of the ids that exist."""
         parts = [ids[start : start + _IDS].tolist() for start in range(0, len(ids), _IDS)]
         return [known for part in parts for known in self._query_ids(f"id in {part}")]
-
-    def _ask(self, queries: NDArray[np.uint8], limit: int, rule: str, n_probe: int) -> list[Hits]:
-        answers = self._session.call(
-            lambda client: client.search(
-                self.name,
-                [row.tobytes() for row in queries],
-                filter=rule,
-                limit=limit,
-                search_params={"metric_type": "HAMMING", "params": {"nprobe": n_probe}},
-                anns_field="code",
-                **_STRONG,
-            )
-        )
-        return [
-            Hits(
-                np.array([hit["distance"] for hit in hits], np.int64),
-                np.array([hit["id"] for hit in hits], np.int64),
-            )
-            for hits in answers
-        ]
 
 
 class Hits(NamedTuple):
@@ -358,72 +386,6 @@ def _first(hits: Hits, k: int) -> Hits:
     return Hits(hits.distances[order], hits.ids[order])
 
 
-class MilvusSession(EngineSession):
-    """A client of Milvus."""
-
-    def __init__(self, url: str) -> None:
-        address = parse_url(url)
-        self._options = _client_options(address)
-        try:
-            import grpc
-            import pymilvus
-        except ImportError as error:
-            raise EngineError("Milvus needs pymilvus; pip install 'bridgehash[milvus]'") from error
-        for name in ("pymilvus", "pymilvus.milvus_client"):  # it logs what it also raises
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-        self._new_client = pymilvus.MilvusClient
-        self._errors: tuple[type[Exception], ...] = (pymilvus.MilvusException, grpc.RpcError)
-        self._client: Any = None
-        super().__init__(address.shown)
-
-    def call(self, work: Callable[[Any], T]) -> T:
-        """Return the result of `work(client)`, which may be called more than once."""
-
-        def attempt() -> T:
-            client = self._connect()
-            try:
-                return work(client)
-            except self._errors as error:
-                code = getattr(error, "code", None)
-                code = code if isinstance(code, int) else None  # the codes of gRPC are no integers
-                if code is None or code == _UNAVAILABLE:
-                    self.close()
-                elif code != _RATE_LIMIT and "not ready" not in _reason(error):
-                    raise EngineError(f"{self.place}: {_reason(error)}") from error
-                raise ConnectionLost(_reason(error)) from error
-
-        return self._retry(attempt)
-
-    def close(self) -> None:
-        with self._lock:
-            if self._client is not None:
-                self._client.close()
-                self._client = None
-
-    def _connect(self) -> Any:
-        if self._client is None:
-            try:
-                self._client = self._new_client(**self._options, timeout=_TIMEOUT, dedicated=True)
-            except self._errors as error:
-                raise ConnectionLost(_reason(error)) from error
-        return self._client
-
-
-def _client_options(address: Address) -> dict[str, str]:
-    try:
-        parts = urlsplit(f"//{address.host}")
-        host, port = parts.hostname or "localhost", parts.port or _PORT
-    except ValueError as error:
-        raise EngineError(f"{address.shown}: the port is not a number") from error
-    secure = address.options.get("secure", "").lower() in ("1", "true", "yes")
-    return {
-        "uri": f"{'https' if secure else 'http'}://{host}:{port}",
-        "user": address.user,
-        "password": address.password,
-        "db_name": address.database,
-    }
-
-
 def _reason(error: Any) -> str:
     """Return the first line of the message of the server or the driver."""
     text = getattr(error, "message", "") or getattr(error, "details", str)() or ""
@@ -435,26 +397,6 @@ def _shards(url: str) -> int:
     if not number.isdecimal() or int(number) < 1:
         raise EngineError(f"shards={number} in the URL; give a whole number of at least 1")
     return int(number)
-
-
-def _create(client: Any, name: str, info: IndexInfo, n_shards: int) -> None:
-    from pymilvus import DataType
-
-    text = json.dumps({_MARK: 1, **{field: getattr(info, field) for field in _PROPERTIES}})
-    schema = client.create_schema(auto_id=False, description=text)
-    schema.add_field("id", DataType.INT64, is_primary=True)
-    schema.add_field("code", DataType.BINARY_VECTOR, dim=8 * n_bytes(info.n_bits))
-    schema.add_field("tag", DataType.VARCHAR, max_length=MilvusIndex.tag_bytes)
-    index = client.prepare_index_params()
-    index.add_index(
-        "code",
-        index_type="BIN_FLAT" if info.search == "exact" else "BIN_IVF_FLAT",
-        metric_type="HAMMING",
-        params={"nlist": info.n_lists},
-    )
-    client.create_collection(
-        name, schema=schema, index_params=index, num_shards=n_shards, consistency_level="Strong"
-    )
 
 
 def _parts(batch: Batch) -> Iterator[Batch]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -19,18 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..._core.errors import EngineError
 from ...codes import MAX_BITS
-from ..batch import (
-    Batch,
-    Ids,
-    SearchMode,
-    check_n_bits,
-    check_number,
-    check_search_mode,
-    id_exists,
-    no_neighbors,
-    packed_codes,
-    whole_ids,
-)
+from ..batch import Batch, Ids, check_number, id_exists, no_neighbors, packed_codes, whole_ids
 from .base import ConnectionLost, EngineIndex, EngineSession, IndexInfo, check_name, parse_url
 
 try:
@@ -78,67 +67,116 @@ WHERE (old.code, old.tag) IS DISTINCT FROM (excluded.code, excluded.tag)
 """
 
 
-class PostgresIndex(EngineIndex):
-    """An index in a table of PostgreSQL; use `create` or `open`.
+class PostgresSession(EngineSession):
+    """A connection to PostgreSQL for whole transactions."""
 
-    Parameters
+    def __init__(self, url: str) -> None:
+        place = parse_url(url).shown
+        try:
+            given = conninfo_to_dict(url)
+        except psycopg.Error as error:
+            raise EngineError(
+                f"{place}: the URL cannot be read; check its port and options"
+            ) from error
+        self._options: Any = {"connect_timeout": _TIMEOUT, "application_name": "bridgehash"} | given
+        self._connection: Connection | None = None
+        super().__init__(place)
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """Return the result of `work`, which sees one snapshot of the database."""
+
+        def attempt() -> T:
+            connection = self._connect()
+            with connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                return work(connection)
+
+        return self._run(attempt)
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """Return the result of `work`, which is committed once or not at all."""
+        in_doubt: tuple[str, T] | None = None  # a transaction whose commit was sent
+
+        def attempt() -> T:
+            nonlocal in_doubt
+            connection = self._connect()
+            if in_doubt is not None:
+                if _was_committed(connection, in_doubt[0]):
+                    return in_doubt[1]
+                in_doubt = None
+            with connection.transaction():
+                row = connection.execute("SELECT pg_current_xact_id()::text").fetchone()
+                assert row is not None
+                result = work(connection)
+                in_doubt = row[0], result
+            return result
+
+        return self._run(attempt)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _run(self, attempt: Callable[[], T]) -> T:
+        def translate_errors() -> T:
+            try:
+                return attempt()
+            except psycopg.Error as error:
+                closed = self._connection is None or self._connection.closed
+                if closed or (error.sqlstate or "").startswith(_DISCONNECTED):
+                    raise ConnectionLost(_reason(error)) from error
+                raise EngineError(f"{self.place}: {_reason(error)}") from error
+
+        return self._retry(translate_errors)
+
+    def _connect(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            try:
+                self._connection = psycopg.connect(**self._options, autocommit=True)
+            except psycopg.Error as error:
+                raise ConnectionLost(_reason(error)) from error
+        return self._connection
+
+
+class PostgresIndex(EngineIndex):
+    """An index in a table of PostgreSQL; made by `create_index` or `open_index`.
+
+    Attributes
     ----------
-    session : PostgresSession
-    name : str
-        Name of the table.
-    info : IndexInfo
     ef_search : int, default=200
         Candidates of an approximate search, up to 1,000. More give a higher recall and take longer.
     """
 
     noun = "table"
     tag_bytes = 1 << 16
+    session_type = PostgresSession
+    ef_search = 200
 
-    def __init__(
-        self, session: PostgresSession, name: str, info: IndexInfo, ef_search: int = 200
-    ) -> None:
-        super().__init__(session, name, info)
-        self.ef_search = ef_search
-        self._table = sql.Identifier(name)
+    @property
+    def _table(self) -> sql.Identifier:
+        return sql.Identifier(self.name)
 
     @classmethod
-    def create(
-        cls,
-        url: str,
-        name: str,
-        n_bits: int,
-        *,
-        search: SearchMode = "exact",
-        about: Mapping[str, str] | None = None,
-        replace: bool = False,
-    ) -> Self:
-        """Create an empty table; with `replace`, drop an index of this name first.
-
-        search="approximate" uses an HNSW index, which `finish` builds.
-        """
-        info = IndexInfo(check_n_bits(n_bits), check_search_mode(search), about or {})
-        table = sql.Identifier(check_name(name))
+    def _create(
+        cls, session: PostgresSession, name: str, info: IndexInfo, *, replace: bool
+    ) -> None:
+        table = sql.Identifier(name)
         layout = sql.SQL(
             "CREATE TABLE {} (id bigint PRIMARY KEY, code bit({}) NOT NULL, "
             "tag text NOT NULL DEFAULT '')"
-        ).format(table, sql.Literal(n_bits))
-        text = json.dumps({_MARK: 1, "search": search, "about": dict(info.about)})
+        ).format(table, sql.Literal(info.n_bits))
+        text = json.dumps({_MARK: 1, "search": info.search, "about": info.about})
+        comment = sql.SQL("COMMENT ON TABLE {} IS {}").format(table, sql.Literal(text))
 
         def work(connection: Connection) -> None:
             _create_extension(connection, session.place)
             _make_way(connection, name, session.place, replace=replace)
             connection.execute(layout)
-            comment = sql.SQL("COMMENT ON TABLE {} IS {}").format(table, sql.Literal(text))
             connection.execute(comment)
 
-        session = PostgresSession(url)
-        with session.close_on_error():
-            session.write(work)
-        return cls(session, name, info)
-
-    @classmethod
-    def _open_session(cls, url: str) -> PostgresSession:
-        return PostgresSession(url)
+        session.write(work)
 
     @classmethod
     def _describe(cls, session: PostgresSession, name: str) -> IndexInfo | None:
@@ -237,7 +275,7 @@ class PostgresIndex(EngineIndex):
             connection.execute(sql.SQL("ALTER TABLE {} RENAME TO {}").format(self._table, new))
 
         self._session.write(work)
-        self.name, self._table = name, new
+        self.name = name
 
     def drop(self) -> None:
         self._session.write(lambda c: _make_way(c, self.name, self.place, replace=True))
@@ -277,79 +315,6 @@ class PostgresIndex(EngineIndex):
             settings["hnsw.iterative_scan"] = "strict_order"
         for name, value in settings.items():
             connection.execute("SELECT set_config(%s, %s, true)", [name, value])
-
-
-class PostgresSession(EngineSession):
-    """A connection to PostgreSQL for whole transactions."""
-
-    def __init__(self, url: str) -> None:
-        place = parse_url(url).shown
-        try:
-            given = conninfo_to_dict(url)
-        except psycopg.Error as error:
-            raise EngineError(
-                f"{place}: the URL cannot be read; check its port and options"
-            ) from error
-        self._options: Any = {"connect_timeout": _TIMEOUT, "application_name": "bridgehash"} | given
-        self._connection: Connection | None = None
-        super().__init__(place)
-
-    def read(self, work: Callable[[Connection], T]) -> T:
-        """Return the result of `work`, which sees one snapshot of the database."""
-
-        def attempt() -> T:
-            connection = self._connect()
-            with connection.transaction():
-                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                return work(connection)
-
-        return self._run(attempt)
-
-    def write(self, work: Callable[[Connection], T]) -> T:
-        """Return the result of `work`, which is committed once or not at all."""
-        in_doubt: tuple[str, T] | None = None  # a transaction whose commit was sent
-
-        def attempt() -> T:
-            nonlocal in_doubt
-            connection = self._connect()
-            if in_doubt is not None:
-                if _was_committed(connection, in_doubt[0]):
-                    return in_doubt[1]
-                in_doubt = None
-            with connection.transaction():
-                row = connection.execute("SELECT pg_current_xact_id()::text").fetchone()
-                assert row is not None
-                result = work(connection)
-                in_doubt = row[0], result
-            return result
-
-        return self._run(attempt)
-
-    def close(self) -> None:
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-    def _run(self, attempt: Callable[[], T]) -> T:
-        def translate_errors() -> T:
-            try:
-                return attempt()
-            except psycopg.Error as error:
-                closed = self._connection is None or self._connection.closed
-                if closed or (error.sqlstate or "").startswith(_DISCONNECTED):
-                    raise ConnectionLost(_reason(error)) from error
-                raise EngineError(f"{self.place}: {_reason(error)}") from error
-
-        return self._retry(translate_errors)
-
-    def _connect(self) -> Connection:
-        if self._connection is None or self._connection.closed:
-            try:
-                self._connection = psycopg.connect(**self._options, autocommit=True)
-            except psycopg.Error as error:
-                raise ConnectionLost(_reason(error)) from error
-        return self._connection
 
 
 def _was_committed(connection: Connection, number: str) -> bool:

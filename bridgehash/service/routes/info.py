@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
+from prometheus_client import generate_latest
 from starlette.responses import Response
 
 from ..catalogue import Catalogue
 from ..errors import RequestError
-from ..metrics import CONTENT_TYPE
 from ..schemas import CatalogueInfo, CatalogueList, CatalogueScores, Health
-from .common import PREFIX, CatalogueName, errors, json_response, workers_of
+from .common import PREFIX, AppWorkers, NamedCatalogue, errors, json_response
 
 router = APIRouter(tags=["info"])
 
@@ -20,9 +20,8 @@ _MAX_TAGS = 100
 
 
 @router.get("/v1/catalogues", response_model=CatalogueList, responses=errors())
-async def list_catalogues(request: Request) -> Response:
+async def list_catalogues(workers: AppWorkers) -> Response:
     """List all catalogues and the limits of a request."""
-    workers = workers_of(request)
     writable = workers.settings.writable
     catalogues = [
         await workers.run_in_thread(_describe, each, writable)
@@ -32,22 +31,20 @@ async def list_catalogues(request: Request) -> Response:
 
 
 @router.get(PREFIX, response_model=CatalogueInfo, responses=errors(404, 422))
-async def show_catalogue(request: Request, catalogue: CatalogueName) -> Response:
+async def show_catalogue(workers: AppWorkers, catalogue: NamedCatalogue) -> Response:
     """Describe one catalogue."""
-    workers = workers_of(request)
-    chosen = workers.catalogue(catalogue)
-    return json_response(await workers.run_in_thread(_describe, chosen, workers.settings.writable))
+    writable = workers.settings.writable
+    return json_response(await workers.run_in_thread(_describe, catalogue, writable))
 
 
 @router.get(PREFIX + "/scores", response_model=CatalogueScores, responses=errors(404, 422))
-async def show_scores(request: Request, catalogue: CatalogueName) -> Response:
+async def show_scores(workers: AppWorkers, catalogue: NamedCatalogue) -> Response:
     """Measure precision and recall by Hamming radius, with tags as classes.
 
     The queries are at most 1,000 items of the query domain, or of the index if no queries are
     loaded.
     """
-    workers = workers_of(request)
-    return json_response(await workers.scores(workers.catalogue(catalogue)))
+    return json_response(await workers.scores(catalogue))
 
 
 @router.get("/health", response_model=Health, responses=errors())
@@ -57,9 +54,8 @@ async def health() -> Response:
 
 
 @router.get("/ready", response_model=Health, responses=errors())
-async def ready(request: Request) -> Response:
+async def ready(workers: AppWorkers) -> Response:
     """Report that all catalogues are open and changes can be written."""
-    workers = workers_of(request)
     if workers.stopping:
         raise RequestError(503, "the service is stopping")
     for catalogue in workers.catalogues.values():
@@ -73,11 +69,10 @@ async def ready(request: Request) -> Response:
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **errors()},
 )
-async def metrics(request: Request) -> Response:
+async def metrics(workers: AppWorkers) -> Response:
     """Return counters for Prometheus."""
-    workers = workers_of(request)
-    text = await workers.run_in_thread(workers.metrics.text)
-    return Response(text, headers={"Content-Type": CONTENT_TYPE})
+    text = await workers.run_in_thread(generate_latest, workers.metrics.registry)
+    return Response(text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
 def _describe(catalogue: Catalogue, writable: bool) -> dict[str, Any]:

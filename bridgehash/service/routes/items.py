@@ -6,12 +6,11 @@ import hashlib
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
-from ...codes import n_bytes
 from ...index import HammingIndex
-from .. import bodies, schemas
+from .. import schemas
 from ..catalogue import Catalogue
 from ..errors import RequestError
 from ..images import MEDIA_TYPES
@@ -20,50 +19,51 @@ from ..store import Add, Remove, Upsert
 from ..workers import Workers
 from . import common
 
+
+async def _check_key(request: Request, workers: common.AppWorkers) -> None:
+    check_write_access(request.headers, workers.settings)
+
+
 router = APIRouter(prefix=common.PREFIX, tags=["items"])
+writing = APIRouter(
+    prefix=common.PREFIX,
+    tags=["items"],
+    dependencies=[Depends(_check_key)],  # before the parameters and the body are read
+    responses=common.errors(403, 404, 422),
+)
 
 _NEEDS_KEY: dict[str, Any] = {"security": [{"key": []}]}
-_IMAGES: dict[str, Any] = {
-    "content": {
-        kind: {"schema": {"type": "string", "format": "binary"}} for kind in MEDIA_TYPES.values()
-    }
-}
+_IMAGES: dict[str, Any] = {"content": dict.fromkeys(MEDIA_TYPES.values(), common.BYTES)}
 
 
 @router.get("/items", response_model=schemas.ItemList, responses=common.errors(404, 422))
 async def list_items(
-    request: Request,
-    catalogue: common.CatalogueName,
+    workers: common.AppWorkers,
+    catalogue: common.NamedCatalogue,
     domain: common.ItemDomain = None,
     offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
     limit: Annotated[int, Query(ge=1)] = 50,
     tag: Annotated[schemas.Tag | None, Query(description="List only items of this tag.")] = None,
 ) -> Response:
     """List items of a domain, ordered by id."""
-    workers = common.workers_of(request)
-    chosen = workers.catalogue(catalogue)
-    bodies.check_count(limit, workers.settings.limits.page, "limit")
+    common.check_count(limit, workers.settings.limits.page, "limit")
 
     def work() -> Response:
-        name, _, index = chosen.items(domain)
+        name, index = catalogue.items(domain)
         ids, total = index.page(offset, limit, tag=tag)
-        info = {"catalogue": chosen.name, "domain": name, "total": total, "offset": offset}
-        return common.json_response({**info, "items": _describe(chosen, name, index, ids)})
+        info = {"catalogue": catalogue.name, "domain": name, "total": total, "offset": offset}
+        return common.json_response({**info, "items": _describe(catalogue, name, index, ids)})
 
     return await workers.run_in_thread(work)
 
 
 @router.get("/items/{id}", response_model=schemas.Item, responses=common.errors(404, 422))
 async def show_item(
-    request: Request,
-    catalogue: common.CatalogueName,
-    item: common.ItemId,
-    domain: common.ItemDomain = None,
+    catalogue: common.NamedCatalogue, item: common.ItemId, domain: common.ItemDomain = None
 ) -> Response:
     """Show one item."""
-    chosen = common.workers_of(request).catalogue(catalogue)
-    name, _, index = chosen.items(domain)
-    return common.json_response(_describe(chosen, name, index, np.array([item]))[0])
+    name, index = catalogue.items(domain)
+    return common.json_response(_describe(catalogue, name, index, np.array([item]))[0])
 
 
 @router.get(
@@ -73,14 +73,13 @@ async def show_item(
 )
 async def show_image(
     request: Request,
-    catalogue: common.CatalogueName,
+    workers: common.AppWorkers,
+    catalogue: common.NamedCatalogue,
     item: common.ItemId,
     domain: common.ItemDomain = None,
 ) -> Response:
     """Return the image of an item; 304 if the client has it already."""
-    workers = common.workers_of(request)
-    chosen = workers.catalogue(catalogue)
-    path = chosen.domain(domain, chosen.index_domain)[1].images.get(item)
+    path = catalogue.domain(domain, catalogue.index_domain)[1].images.get(item)
     if path is None:
         raise RequestError(404, "this item has no image", "id")
     try:
@@ -94,110 +93,103 @@ async def show_image(
     return Response(data, media_type=MEDIA_TYPES[path.suffix.lower()], headers=headers)
 
 
-@router.post(
+@writing.post(
     "/items",
     response_model=schemas.ChangeResponse,
-    responses={**common.BODY_ERRORS, **common.errors(403, 409)},
-    openapi_extra={**common.body_of(schemas.AddRequest, bodies.NPY), **_NEEDS_KEY},
+    responses={**common.BODY_ERRORS, **common.errors(409)},
+    openapi_extra={**common.body_of(schemas.AddRequest, common.NPY), **_NEEDS_KEY},
 )
 async def add_items(
-    request: Request, catalogue: common.CatalogueName, content: common.ContentType = "features"
+    request: Request,
+    workers: common.AppWorkers,
+    catalogue: common.NamedCatalogue,
+    content: common.ContentType = "features",
 ) -> Response:
     """Add items to the index. If an id exists, the response is 409 and nothing is changed.
 
     The items are on disk when the response is sent. The rows of a NumPy array get the next free
     ids.
     """
-    return await _insert(request, catalogue, schemas.AddRequest, Add, content)
+    return await _insert(request, workers, catalogue, schemas.AddRequest, Add, content)
 
 
-@router.put(
+@writing.put(
     "/items",
     response_model=schemas.ChangeResponse,
-    responses={**common.BODY_ERRORS, **common.errors(403)},
+    responses=common.BODY_ERRORS,
     openapi_extra={**common.body_of(schemas.UpsertRequest), **_NEEDS_KEY},
 )
-async def upsert_items(request: Request, catalogue: common.CatalogueName) -> Response:
+async def upsert_items(
+    request: Request, workers: common.AppWorkers, catalogue: common.NamedCatalogue
+) -> Response:
     """Insert items, or replace those with the same ids.
 
     The items are on disk when the response is sent.
     """
-    return await _insert(request, catalogue, schemas.UpsertRequest, Upsert)
+    return await _insert(request, workers, catalogue, schemas.UpsertRequest, Upsert)
 
 
-@router.delete(
+@writing.delete(
     "/items",
     response_model=schemas.RemoveResponse,
-    responses={**common.BODY_ERRORS, **common.errors(403)},
+    responses=common.BODY_ERRORS,
     openapi_extra={**common.body_of(schemas.RemoveRequest), **_NEEDS_KEY},
 )
-async def remove_items(request: Request, catalogue: common.CatalogueName) -> Response:
+async def remove_items(
+    request: Request, workers: common.AppWorkers, catalogue: common.NamedCatalogue
+) -> Response:
     """Remove items by id; unknown ids are ignored."""
-    workers, chosen = _writable(request, catalogue)
-    _, body = await bodies.read_body(request, bodies.JSON)
-    form = await workers.run_in_thread(bodies.parse_json, body, schemas.RemoveRequest)
-    bodies.check_count(len(form.ids), workers.settings.limits.rows, "ids")
+    _, body = await common.read_body(request, common.JSON)
+    form = await workers.run_in_thread(common.parse_json, body, schemas.RemoveRequest)
+    common.check_count(len(form.ids), workers.settings.limits.rows, "ids")
     ids = np.unique(np.array(form.ids, dtype=np.int64))
-    result = await workers.change(chosen, Remove(ids))
-    return common.json_response({"removed": result.n_removed, "total": len(chosen.store.index)})
+    result = await workers.change(catalogue, Remove(ids))
+    return common.json_response({"removed": result.n_removed, "total": len(catalogue.store.index)})
 
 
-@router.delete(
-    "/items/{id}",
-    response_model=schemas.RemoveResponse,
-    responses=common.errors(403, 404, 422),
-    openapi_extra=_NEEDS_KEY,
-)
+@writing.delete("/items/{id}", response_model=schemas.RemoveResponse, openapi_extra=_NEEDS_KEY)
 async def remove_item(
-    request: Request, catalogue: common.CatalogueName, item: common.ItemId
+    workers: common.AppWorkers, catalogue: common.NamedCatalogue, item: common.ItemId
 ) -> Response:
     """Remove one item."""
-    workers, chosen = _writable(request, catalogue)
-    result = await workers.change(chosen, Remove(np.array([item])))
+    result = await workers.change(catalogue, Remove(np.array([item])))
     if result.n_removed == 0:
         raise RequestError(404, f"no item {item}", "id")
-    return common.json_response({"removed": 1, "total": len(chosen.store.index)})
-
-
-def _writable(request: Request, catalogue: str) -> tuple[Workers, Catalogue]:
-    """Return the workers and a catalogue, if the client may change it."""
-    workers = common.workers_of(request)
-    check_write_access(request.headers, workers.settings)
-    return workers, workers.catalogue(catalogue)
+    return common.json_response({"removed": 1, "total": len(catalogue.store.index)})
 
 
 async def _insert(
     request: Request,
-    catalogue: str,
+    workers: Workers,
+    catalogue: Catalogue,
     schema: type[schemas.AddRequest],
     change: type[Add] | type[Upsert],
     content: str | None = None,
 ) -> Response:
     """Add or upsert items. With `content`, the body may also be a NumPy array."""
-    workers, chosen = _writable(request, catalogue)
-    kinds = (bodies.JSON, bodies.NPY) if content else (bodies.JSON,)
-    kind, body = await bodies.read_body(request, *kinds)
+    kinds = (common.JSON, common.NPY) if content else (common.JSON,)
+    kind, body = await common.read_body(request, *kinds)
 
     def parse() -> Add | Upsert:
-        form = bodies.parse_rows(kind, body, schema, content or "")
-        return change(*_parse_items(workers.settings.limits.rows, chosen, form))
+        form = common.parse_rows(kind, body, schema, content or "")
+        return change(*_parse_items(workers.settings.limits.rows, catalogue, form))
 
-    result = await workers.change(chosen, await workers.run_in_thread(parse))
+    result = await workers.change(catalogue, await workers.run_in_thread(parse))
     counts = {"added": result.n_added, "replaced": result.n_replaced}
-    total = len(chosen.store.index)
+    total = len(catalogue.store.index)
     return common.json_response({"ids": result.ids.tolist(), **counts, "total": total})
 
 
 def _parse_items(max_rows: int, catalogue: Catalogue, form: schemas.AddRequest) -> Any:
     """Return codes, ids and tags of a form, if they match each other."""
-    name, rows = bodies.pick_rows(form, "features", "codes")
-    bodies.check_count(len(rows), max_rows, name)
+    name, rows = common.pick_rows(form, "features", "codes")
+    common.check_count(len(rows), max_rows, name)
     if name == "codes":
-        codes = catalogue.check_codes(bodies.as_codes(rows, n_bytes(catalogue.n_bits)))
+        codes = common.as_codes(rows, catalogue.n_bits)
     else:
         domain = catalogue.index_domain
         width = catalogue.domains[domain].encoder.n_features_in_
-        codes = catalogue.encode(bodies.as_features(rows, width), domain)
+        codes = catalogue.encode(common.as_features(rows, width), domain)
     for field, values in (("ids", form.ids), ("tags", form.tags)):
         if values is not None and len(values) != len(codes):
             problem = f"{len(values)} for {len(codes)} items; send one per item"

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from ...codes import n_bytes
-from .. import bodies, schemas
+from .. import schemas
 from ..catalogue import Catalogue, SearchQuery, SearchResult
 from ..errors import RequestError
 from ..images import FORMATS
 from ..settings import Limits
+from ..workers import Workers
 from . import common
 
-router = APIRouter(prefix=common.PREFIX, tags=["search"])
+router = APIRouter(prefix=common.PREFIX, tags=["search"], responses=common.BODY_ERRORS)
 
 _THREAD_BYTES = 1 << 16  # larger bodies are parsed in a thread
 _THREAD_HITS = 256  # more hits are written as JSON in a thread
@@ -32,25 +33,28 @@ QueryTag = Annotated[schemas.Tag | None, _NOT_JSON]
 @router.post(
     "/encode",
     response_model=schemas.EncodeResponse,
-    responses={200: common.NPY_RESPONSE, **common.BODY_ERRORS},
-    openapi_extra=common.body_of(schemas.EncodeRequest, bodies.NPY),
+    responses={200: common.NPY_RESPONSE},
+    openapi_extra=common.body_of(schemas.EncodeRequest, common.NPY),
 )
 async def encode(
-    request: Request, catalogue: common.CatalogueName, domain: QueryDomain = None
+    request: Request,
+    workers: common.AppWorkers,
+    catalogue: common.NamedCatalogue,
+    domain: QueryDomain = None,
 ) -> Response:
     """Encode features. With `Accept: application/x-npy` the response is an array of bytes."""
-    workers = common.workers_of(request)
-    chosen = workers.catalogue(catalogue)
-    kind, body = await bodies.read_body(request, bodies.JSON, bodies.NPY)
+    kind, body = await common.read_body(request, common.JSON, common.NPY)
 
     def work() -> Response:
-        form = bodies.parse_rows(kind, body, schemas.EncodeRequest, "features", domain=domain)
-        bodies.check_count(len(form.features), workers.settings.limits.rows, "features")
-        name, given = chosen.domain(form.domain, chosen.query_domain)
-        codes = chosen.encode(bodies.as_features(form.features, given.encoder.n_features_in_), name)
+        form = common.parse_rows(kind, body, schemas.EncodeRequest, "features", domain=domain)
+        common.check_count(len(form.features), workers.settings.limits.rows, "features")
+        name, given = catalogue.domain(form.domain, catalogue.query_domain)
+        codes = catalogue.encode(
+            common.as_features(form.features, given.encoder.n_features_in_), name
+        )
         if _accepts_npy(request):
             return common.npy_response(codes)
-        info = {"catalogue": chosen.name, "domain": name, "n_bits": chosen.n_bits}
+        info = {"catalogue": catalogue.name, "domain": name, "n_bits": catalogue.n_bits}
         return common.json_response({**info, "codes": [code.tobytes().hex() for code in codes]})
 
     return await workers.run_in_thread(work)
@@ -59,12 +63,13 @@ async def encode(
 @router.post(
     "/search",
     response_model=schemas.SearchResponse,
-    responses={200: common.NPY_RESPONSE, **common.BODY_ERRORS},
-    openapi_extra=common.body_of(schemas.SearchRequest, bodies.NPY),
+    responses={200: common.NPY_RESPONSE},
+    openapi_extra=common.body_of(schemas.SearchRequest, common.NPY),
 )
 async def search(
     request: Request,
-    catalogue: common.CatalogueName,
+    workers: common.AppWorkers,
+    catalogue: common.NamedCatalogue,
     k: K = 10,
     domain: QueryDomain = None,
     tag: QueryTag = None,
@@ -75,81 +80,80 @@ async def search(
     With `Accept: application/x-npy` the response is an array of (id, distance), one row per query.
     If there are fewer than k items, the remaining ids are -1.
     """
-    workers = common.workers_of(request)
-    chosen = workers.catalogue(catalogue)
-    kind, body = await bodies.read_body(request, bodies.JSON, bodies.NPY)
+    kind, body = await common.read_body(request, common.JSON, common.NPY)
 
     def parse() -> SearchQuery:
-        form = bodies.parse_rows(
+        form = common.parse_rows(
             kind, body, schemas.SearchRequest, content, k=k, domain=domain, tag=tag
         )
-        return _parse_query(workers.settings.limits, chosen, form)
+        return _parse_query(workers.settings.limits, catalogue, form)
 
     query = parse() if len(body) < _THREAD_BYTES else await workers.run_in_thread(parse)
-    return await _respond(request, chosen, query)
+    return await _respond(request, workers, catalogue, query)
 
 
 @router.post(
     "/search/image",
     response_model=schemas.SearchResponse,
-    responses={200: common.NPY_RESPONSE, **common.BODY_ERRORS},
+    responses={200: common.NPY_RESPONSE},
     openapi_extra=common.body_of(None, *_IMAGES),
 )
 async def search_image(
-    request: Request, catalogue: common.CatalogueName, k: K = 10, tag: QueryTag = None
+    request: Request,
+    workers: common.AppWorkers,
+    catalogue: common.NamedCatalogue,
+    k: K = 10,
+    tag: QueryTag = None,
 ) -> Response:
     """Find the items nearest to an image. The service must be started with a backbone."""
-    workers = common.workers_of(request)
-    chosen = workers.catalogue(catalogue)
-    reader = chosen.domains[chosen.query_domain].reader
+    domain = catalogue.query_domain
+    reader = catalogue.domains[domain].reader
     if reader is None:
         raise RequestError(404, "no backbone: start the service with --backbone", "image")
     _check_k(workers.settings.limits, 1, k)
-    _, body = await bodies.read_body(request, *_IMAGES)
-    X = await workers.run_in_image_thread(reader.features, body)
-    return await _respond(request, chosen, SearchQuery("features", X, chosen.query_domain, k, tag))
+    _, body = await common.read_body(request, *_IMAGES)
+    X = await workers.run_in_thread(reader.features, body, images=True)
+    return await _respond(request, workers, catalogue, SearchQuery("features", X, domain, k, tag))
 
 
 def _parse_query(limits: Limits, catalogue: Catalogue, form: schemas.SearchRequest) -> SearchQuery:
-    kind, rows = bodies.pick_rows(form, "features", "codes", "ids")
-    bodies.check_count(len(rows), limits.queries, kind)
+    kind, rows = common.pick_rows(form, "features", "codes", "ids")
+    common.check_count(len(rows), limits.queries, kind)
     _check_k(limits, len(rows), form.k)
     default = catalogue.index_domain if kind == "ids" else catalogue.query_domain
     name, domain = catalogue.domain(form.domain, default)
     if kind == "ids":
-        return SearchQuery("ids", np.array(rows, dtype=np.int64), name, form.k, form.tag)
-    if kind == "codes":
-        codes = catalogue.check_codes(bodies.as_codes(rows, n_bytes(catalogue.n_bits)))
-        return SearchQuery("codes", codes, name, form.k, form.tag)
-    X = bodies.as_features(rows, domain.encoder.n_features_in_)
-    return SearchQuery("features", X, name, form.k, form.tag)
+        rows = np.array(rows, dtype=np.int64)
+    elif kind == "codes":
+        rows = common.as_codes(rows, catalogue.n_bits)
+    else:
+        rows = common.as_features(rows, domain.encoder.n_features_in_)
+    return SearchQuery(kind, rows, name, form.k, form.tag)
 
 
 def _check_k(limits: Limits, n_queries: int, k: int) -> None:
-    bodies.check_count(k, limits.k, "k")
+    common.check_count(k, limits.k, "k")
     if n_queries * k > limits.hits:
         raise RequestError(422, f"{n_queries} queries x {k} exceed {limits.hits} items", "k")
 
 
 def _accepts_npy(request: Request) -> bool:
-    return bodies.NPY in request.headers.get("accept", "").lower()
+    return common.NPY in request.headers.get("accept", "").lower()
 
 
-async def _respond(request: Request, catalogue: Catalogue, query: SearchQuery) -> Response:
-    workers = common.workers_of(request)
+async def _respond(
+    request: Request, workers: Workers, catalogue: Catalogue, query: SearchQuery
+) -> Response:
     result = await workers.search(catalogue, query)
     if _accepts_npy(request):
         array = np.empty(result.ids.shape, _HIT)
         array["id"], array["distance"] = result.ids, result.distances
         return common.npy_response(array)
-    if result.ids.size < _THREAD_HITS:
-        return common.json_response(_describe(catalogue, query, result))
-    return await workers.run_in_thread(
-        lambda: common.json_response(_describe(catalogue, query, result))
-    )
+    write = partial(_describe, catalogue, query, result)
+    return write() if result.ids.size < _THREAD_HITS else await workers.run_in_thread(write)
 
 
-def _describe(catalogue: Catalogue, query: SearchQuery, result: SearchResult) -> dict[str, Any]:
+def _describe(catalogue: Catalogue, query: SearchQuery, result: SearchResult) -> Response:
     domain, digits = catalogue.index_domain, 2 * result.queries.shape[1]
     codes, queries = result.codes.tobytes().hex(), result.queries.tobytes().hex()
     results, at = [], 0
@@ -164,9 +168,5 @@ def _describe(catalogue: Catalogue, query: SearchQuery, result: SearchResult) ->
                 hit = {"id": item, "distance": distance, "tag": tag, "code": code, "image": image}
                 hits.append(hit)
         results.append({"code": queries[i * digits : (i + 1) * digits], "hits": hits})
-    return {
-        "catalogue": catalogue.name,
-        "domain": query.domain,
-        "n_bits": catalogue.n_bits,
-        "results": results,
-    }
+    info = {"catalogue": catalogue.name, "domain": query.domain, "n_bits": catalogue.n_bits}
+    return common.json_response({**info, "results": results})

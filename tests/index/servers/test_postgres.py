@@ -53,7 +53,7 @@ def make(postgres_url: str, name: str) -> Iterator[Make]:
     made = []
 
     def create(n_bits: int = 12, **options: Any) -> PostgresIndex:
-        made.append(PostgresIndex.create(options.pop("url", postgres_url), name, n_bits, **options))
+        made.append(create_index(options.pop("url", postgres_url), name, n_bits, **options))
         return made[-1]
 
     yield create
@@ -111,7 +111,7 @@ def test_many_queries_go_in_several_round_trips(make: Make) -> None:
 
 def test_an_opened_index_knows_what_it_holds(make: Make, postgres_url: str, name: str) -> None:
     make(12, about={"model": 'it\'s "m"', "domain": "source"}).add([[1, 16]])
-    with PostgresIndex.open(postgres_url, name) as index:
+    with open_index(postgres_url, name) as index:
         assert (index.n_bits, index.search_mode, len(index)) == (12, "exact", 1)
         assert index.about == {"model": 'it\'s "m"', "domain": "source"}
 
@@ -157,7 +157,7 @@ def test_approximate_search_finds_nearly_all_and_exact_search_stays_exact(
     true, found = twin.search(queries, 10)[0], index.search(queries, 10)[0]
     assert (found <= true[:, -1:]).mean() > 0.95
     assert index.search(queries, 10, tag="rare")[1].min() >= 0
-    with PostgresIndex.open(postgres_url, name, search="exact") as exact:
+    with open_index(postgres_url, name, search="exact") as exact:
         for tag in (None, "rare"):
             assert_same_answers(exact, twin, queries, 10, tag)
 
@@ -267,7 +267,7 @@ def _lose_once(proxy: Proxy, when: bytes) -> None:
 
 def test_a_server_that_does_not_run_is_a_clear_error() -> None:
     with pytest.raises(EngineError, match="no connection") as refused:
-        PostgresIndex.open("postgresql://ann:secret@127.0.0.1:1/shop", "photos")
+        open_index("postgresql://ann:secret@127.0.0.1:1/shop", "photos")
     assert "ann@127.0.0.1:1/shop" in str(refused.value)
     assert "secret" not in str(refused.value)
 
@@ -294,11 +294,11 @@ def test_a_wrong_password_is_a_clear_error(postgres_url: str, execute: Any, name
     try:
         other = postgres_url.replace("postgres:@", "nobody_of_this_name:secret@")
         with pytest.raises(EngineError, match="check address, user and password") as refused:
-            PostgresIndex.open(other, name)
+            open_index(other, name)
         assert "secret" not in str(refused.value)
         plain = postgres_url.replace("postgres:@", f"{name}@")
         with pytest.raises(EngineError, match="permission denied"):
-            PostgresIndex.create(plain, name, 8)
+            create_index(plain, name, 8)
     finally:
         execute(f"DROP ROLE {name}")
 
@@ -308,7 +308,7 @@ def test_a_server_without_pgvector_is_a_clear_error(
 ) -> None:
     monkeypatch.setattr(postgres_tables, "EXTENSION", "no_such_extension")
     with pytest.raises(EngineError, match="pgvector is not installed on the server"):
-        PostgresIndex.create(postgres_url, name, 8)
+        create_index(postgres_url, name, 8)
 
 
 @pytest.mark.parametrize("module", ["psycopg", "pymilvus"])
@@ -336,9 +336,9 @@ def test_a_table_of_another_layout_is_refused(postgres_url: str, name: str, exec
     ):
         execute(f"CREATE TABLE {name} ({columns})")
         for attempt in (
-            lambda: PostgresIndex.open(postgres_url, name),
-            lambda: PostgresIndex.create(postgres_url, name, 8),
-            lambda: PostgresIndex.create(postgres_url, name, 8, replace=True),
+            lambda: open_index(postgres_url, name),
+            lambda: create_index(postgres_url, name, 8),
+            lambda: create_index(postgres_url, name, 8, replace=True),
         ):
             with pytest.raises(EngineError, match=f"table {name} holds no codes"):
                 attempt()
@@ -352,7 +352,7 @@ def test_a_table_of_another_program_is_searched_but_never_dropped(
     execute(
         f"CREATE TABLE {name} (id bigint PRIMARY KEY, code bit(8), tag text, price int DEFAULT 1)"
     )
-    with PostgresIndex.open(postgres_url, name) as index:
+    with open_index(postgres_url, name) as index:
         assert index.add([[1], [2]]).upsert([[7]], [1]).search([[7]], 1)[0] == [[0]]
         with pytest.raises(EngineError, match="not created by bridgehash and is not dropped"):
             index.drop()
@@ -379,8 +379,8 @@ def test_a_table_is_replaced_only_on_request(postgres_url: str, make: Make, name
 def test_invalid_names_are_refused(postgres_url: str) -> None:
     for bad in ("", "1a", "a-b", "a.b", 'a"; DROP TABLE x; --', "é", "x" * 64):
         for attempt in (
-            lambda: PostgresIndex.open(postgres_url, bad),  # noqa: B023
-            lambda: PostgresIndex.create(postgres_url, bad, 8),  # noqa: B023
+            lambda: open_index(postgres_url, bad),  # noqa: B023
+            lambda: create_index(postgres_url, bad, 8),  # noqa: B023
         ):
             with pytest.raises(EngineError, match="is not a valid table"):
                 attempt()
@@ -388,7 +388,7 @@ def test_invalid_names_are_refused(postgres_url: str) -> None:
 
 def test_bad_parameters_are_named(make: Make, postgres_url: str, name: str, execute: Any) -> None:
     for argument, attempt in [
-        ("n_bits", lambda: PostgresIndex.create(postgres_url, name, 0)),
+        ("n_bits", lambda: create_index(postgres_url, name, 0)),
         ("n_bits", lambda: create_index(postgres_url, name, 4097)),
         ("search", lambda: create_index(postgres_url, name, 8, search="hnsw")),
         ("search", lambda: open_index(postgres_url, name, search="ivf")),
