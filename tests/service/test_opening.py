@@ -62,7 +62,10 @@ def test_files_that_do_not_belong_together_are_rejected(refused, folder):
         (PAIR + " --backbone gits", "did you mean 'gist'"),
         (PAIR + " --model model.bh", "--index: given 1 times for 2 models"),
         (f"{PAIR} {PAIR}", "a second index named photos"),
-        (f"{PAIR} {PAIR} {PAIR} --images photos --images photos", "--images: given 2 times for 3 models"),
+        (
+            f"{PAIR} {PAIR} {PAIR} --images photos --images photos",
+            "--images: given 2 times for 3 models",
+        ),
         ("--model model.bh --index sp%ace.bhi", "is part of URLs"),
         ("--model plain.bh --index plain.bhi --queries photos.bhi", "needs a two-domain model"),
         (PAIR + " --host 256.0.0.1", "cannot listen there"),
