@@ -11,7 +11,7 @@ demo: $(READY)
 
 # One thread per worker: the problems are small, and competing thread pools make them slow.
 test: check
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --ignore=tests/browser
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal --ignore=tests/browser
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -159,7 +159,7 @@ METHODS = {
     "ath-kernel": _ath(ATH.kernel, BOTH),
     "ath-propagated": replace(_ath(ATH.propagated, BOTH), one_domain_enough=True),
     "ath-structural": replace(
-        _ath(ATH.structural, start=StructuralStart(n_starts=2, n_kept=1)), rounding_decides=True
+        _ath(ATH.structural, start=StructuralStart(n_starts=1, n_kept=1)), rounding_decides=True
     ),
     "ath-paired": _paired(ATH.paired),
     "ath-unsupervised-published": _ath(ATH.unsupervised, published=True),

@@ -36,7 +36,7 @@ LIBRARIES = [
     pytest.param(lambda X: torch.from_numpy(X), id="torch", marks=NO_TORCH),
     pytest.param(lambda X: torch.from_numpy(X).cuda(), id="cuda", marks=NO_CUDA),
 ]
-PRESETS = {  # realisation: which labels it learns from
+PRESETS = {  # variant: which labels it learns from
     "unsupervised": (),
     "semi_supervised": ("y_source",),
     "supervised": ("y_source", "y_target"),
@@ -62,27 +62,27 @@ def domains(n_s=90, n_t=70, d_s=12, d_t=12, dtype=np.float64):
     return X_s.astype(dtype), X_t.astype(dtype), labels
 
 
-def fitted(X_s, X_t, realisation, extra):
+def fitted(X_s, X_t, variant, extra):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        preset = getattr(ATH, realisation)(16, random_state=0, max_iter=5)
+        preset = getattr(ATH, variant)(16, random_state=0, max_iter=5)
         return preset.fit(X_s, X_t, **extra)
 
 
-def extras(realisation, labels):
+def extras(variant, labels):
     known = labels | {"pairs": np.stack([np.arange(40)] * 2, axis=1)}
-    return {name: known[name] for name in PRESETS[realisation]}
+    return {name: known[name] for name in PRESETS[variant]}
 
 
-@pytest.mark.parametrize("realisation", PRESETS)
+@pytest.mark.parametrize("variant", PRESETS)
 @pytest.mark.parametrize("width", [12, 100], ids=["tall", "wide"])
-def test_a_fit_gives_the_projections_that_numpy_gives(convert, realisation, width):
-    if realisation == "propagated" and width != 12:
+def test_a_fit_gives_the_projections_that_numpy_gives(convert, variant, width):
+    if variant == "propagated" and width != 12:
         pytest.skip("the match across feature spaces takes long, and is the host's")
     X_s, X_t, labels = domains(d_t=width)
-    extra = extras(realisation, labels)
-    ours = fitted(convert(X_s), convert(X_t), realisation, extra)
-    numpys = fitted(X_s, X_t, realisation, extra)
+    extra = extras(variant, labels)
+    ours = fitted(convert(X_s), convert(X_t), variant, extra)
+    numpys = fitted(X_s, X_t, variant, extra)
     for one, other in zip(
         (ours.source_encoder_, ours.target_encoder_),
         (numpys.source_encoder_, numpys.target_encoder_),
@@ -106,9 +106,9 @@ def test_codes_stay_in_the_library_of_the_rows(convert):
 
 def test_the_learned_graph_is_on_the_host(convert):
     X_s, X_t, labels = domains()
-    for realisation, given in (("unsupervised", {}), ("supervised", labels)):
-        W = fitted(convert(X_s), convert(X_t), realisation, given).bipartite_graph_
-        expected = fitted(X_s, X_t, realisation, given).bipartite_graph_
+    for variant, given in (("unsupervised", {}), ("supervised", labels)):
+        W = fitted(convert(X_s), convert(X_t), variant, given).bipartite_graph_
+        expected = fitted(X_s, X_t, variant, given).bipartite_graph_
         assert isinstance(W.degrees, np.ndarray)
         ones = np.ones((len(X_t), 1))
         assert isinstance(W @ ones, np.ndarray)

@@ -72,7 +72,7 @@ def test_an_encoder_of_another_library_takes_any_rows(xp):
 def test_arrays_are_moved_once_and_again_when_replaced(xp, monkeypatch):
     encoder, X = made(), xp.asarray(rows(50))
     first = encoder.encode(X)
-    monkeypatch.setattr(encoders, "like", None)  # whoever moves again fails
+    monkeypatch.setattr(encoders, "like", None)  # a second copy would fail
     np.testing.assert_array_equal(_xp.to_numpy(encoder.encode(X)), _xp.to_numpy(first))
     monkeypatch.undo()
     encoder.set_params(projection=-encoder.projection, intercept=-encoder.intercept)

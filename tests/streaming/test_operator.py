@@ -22,7 +22,7 @@ from bridgehash.streaming.operator import BlockRows
 
 N, M, R = 61, 7, 3
 CLOSE = {np.float64: 1e-10, np.float32: 2e-5}  # relative to the largest value
-CUTS = (range(N + 1), [0, 1, 20, 22, 53, N], [0, N])  # one row each, uneven, one block
+CUTS = ([*range(0, N, 3), N], [0, 1, 20, 22, 53, N], [0, N])  # small, uneven, one block
 KINDS = ("plain", "far from zero", "zero rows")
 
 
