@@ -1,4 +1,4 @@
-# The service and the command line, as a user without rights; data lie in /data.
+# The service and the command line, as an unprivileged user; data is in /data.
 FROM python:3.11-slim
 
 RUN useradd --create-home --uid 10001 bridgehash \

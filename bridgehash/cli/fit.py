@@ -124,7 +124,6 @@ def fit(
       bridgehash fit photos.npy sketches.npy --out model.bh --bits 32 \\
         --labels-source photos.csv:class --set max_iter=100
     """
-    started = perf_counter()
     from bridgehash import ATH, save
     from bridgehash._core.validation import check_parameters
     from bridgehash.ath.fit import RuntimeOptions
@@ -132,6 +131,7 @@ def fit(
     from bridgehash.cli.io import check_output
     from bridgehash.registry import inner_estimator
 
+    started = perf_counter()
     path = check_output(out, MODEL_SUFFIXES)
     progress = may_animate() if verbose is None else verbose
     runtime = RuntimeOptions(device, memory_limit, progress)
