@@ -54,7 +54,7 @@ def test_labels_without_a_use_are_not_looked_at(
     more = {"pairs": np.column_stack([np.arange(0, N, 4)] * 2)} if preset == "paired" else {}
 
     def fitted(**labels: Any) -> bytes:
-        ath = getattr(ATH, preset)(12, random_state=0, **settings)
+        ath = getattr(ATH, preset)(12, random_state=0, max_iter=3, tol=0.0, **settings)
         return codes(ath.fit(task.X_source, task.X_target, **more, **labels), task)
 
     without = fitted()

@@ -245,7 +245,7 @@ def test_pairs_as_a_bridge_are_asked_for_too():
 # --- real rows
 
 
-@pytest.mark.parametrize("all_rows", [False, True])
+@pytest.mark.parametrize("all_rows", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_on_photographs_it_beats_both_maps_by_neighbours(data_pack, all_rows):
     data = data_pack("pacs")
     order = np.random.default_rng(0).permutation(len(data["photo_y"]))

@@ -13,7 +13,7 @@ from bridgehash.baselines.ksh import (
     smooth_loss,
     spectral_start,
 )
-from tests.baselines.golden import BITS, assert_close, assert_same_bits
+from tests.baselines.golden import assert_close, assert_same_bits
 from tests.baselines.kernels import anchored
 from tests.cases import over_seeds
 
@@ -36,7 +36,7 @@ def similarity(y):
     return np.where(y[:, None] == y, 1.0, -1.0)
 
 
-@BITS
+@pytest.mark.parametrize("n_bits", [16, pytest.param(64, marks=pytest.mark.slow)])
 def test_the_stored_run_is_found_again(stored, digits, n_bits):
     run, X = stored("ksh", n_bits), digits.X_source
     kernel = anchored(run, X, 2 * float(run["sigma"]))

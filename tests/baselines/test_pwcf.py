@@ -27,7 +27,7 @@ from bridgehash.codes import signs
 from bridgehash.models.feature_maps import outward
 from bridgehash.neighbors.graphs import laplacian
 from bridgehash.neighbors.search import nearest
-from tests.baselines.golden import BITS, assert_close, assert_same_bits
+from tests.baselines.golden import assert_close, assert_same_bits
 from tests.cases import over_seeds, two_domains
 
 # --- the stored run
@@ -64,7 +64,7 @@ def test_stored_classes_histograms_positives_and_graph_are_found_again(stored, d
     assert np.linalg.norm(XLX - run["XLX"]) < 2e-4 * np.linalg.norm(run["XLX"])
 
 
-@BITS
+@pytest.mark.parametrize("n_bits", [16, pytest.param(64, marks=pytest.mark.slow)])
 def test_the_loop_of_the_script_is_found_again(stored, digits, n_bits):
     """With its negatives of the same class, its constant and ever growing triplet terms."""
     run, digits = stored("pwcf", n_bits), digits.centred()

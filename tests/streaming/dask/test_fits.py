@@ -63,6 +63,7 @@ class Killing(ours.DaskMapper):
             yield result
 
 
+@pytest.mark.slow
 def test_all_workers_killed_in_the_middle(
     client: Any, kill: Callable[[int], None], domains: Domains
 ) -> None:

@@ -72,7 +72,7 @@ def test_an_error_is_that_of_one_process(client: Any) -> None:
         list(ours.DaskMapper(client)(tasks.out_of_time, [()]))
 
 
-@pytest.mark.parametrize("n", [1, N_WORKERS])
+@pytest.mark.parametrize("n", [1, pytest.param(N_WORKERS, marks=pytest.mark.slow)])
 def test_killed_workers_lose_nothing(client: Any, kill: Callable[[int], None], n: int) -> None:
     """If all workers are killed, the shared data is lost and sent again."""
     mapper, shared = ours.DaskMapper(client), tasks.Shared(7)
