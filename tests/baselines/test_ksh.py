@@ -1,6 +1,7 @@
 """KSH against the public code, its products and gradient against their definitions."""
 
 import numpy as np
+import pytest
 from scipy.linalg import eigh
 from scipy.optimize import approx_fprime
 
