@@ -101,7 +101,7 @@ def test_ctrl_c_in_the_fit(folder: Path, start: Start) -> None:
     assert files(folder) == before
 
 
-@pytest.mark.parametrize("line", [FIT, ENCODE])
+@pytest.mark.parametrize("line", [FIT, pytest.param(ENCODE, marks=pytest.mark.slow)])
 def test_ctrl_c_in_the_write(folder: Path, start: Start, line: str) -> None:
     before = files(folder)
     process = start(line, STUCK_WRITE)
@@ -114,7 +114,10 @@ def test_ctrl_c_in_the_write(folder: Path, start: Start, line: str) -> None:
     assert files(folder) == before
 
 
-@pytest.mark.parametrize(("line", "name"), [(FIT, "new.bh"), (ENCODE, "new.npy")])
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [(FIT, "new.bh"), pytest.param(ENCODE, "new.npy", marks=pytest.mark.slow)],
+)
 def test_kill_leaves_the_old_output(folder: Path, start: Start, line: str, name: str) -> None:
     Path(name).write_text("old")
     before = files(folder)
@@ -127,7 +130,10 @@ def test_kill_leaves_the_old_output(folder: Path, start: Start, line: str, name:
     assert all(left.startswith(".bridgehash-") for left in files(folder) - before)
 
 
-@pytest.mark.parametrize(("line", "name"), [(FIT, "new.bh"), (ENCODE, "new.npy")])
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [(FIT, "new.bh"), pytest.param(ENCODE, "new.npy", marks=pytest.mark.slow)],
+)
 def test_full_disk(folder: Path, start: Start, line: str, name: str) -> None:
     before = files(folder)
     process = start(line, SMALL_DISK if line == FIT else SMALL_DISK.replace("1000", "100"))
@@ -139,7 +145,7 @@ def test_full_disk(folder: Path, start: Start, line: str, name: str) -> None:
     assert files(folder) == before
 
 
-@pytest.mark.parametrize("line", ["info model.bh", "--help", "info model.bh --json"])
+@pytest.mark.parametrize("line", ["info model.bh --json", "--help"])
 def test_closed_pipe_is_silent(start: Start, line: str) -> None:
     process = start(line)
     assert process.stdout is not None

@@ -71,6 +71,7 @@ def test_sketches_find_photos(data_pack: Pack, run: Run, tmp_path: Path) -> None
     assert len(np.load(tmp_path / "sketches.npy")) == len(labels["few3"]) == 400
 
 
+@pytest.mark.slow
 def test_results_can_be_drawn(data_pack: Pack, run: Run, tmp_path: Path) -> None:
     Image = pytest.importorskip("PIL.Image")
     data_pack("pacs")

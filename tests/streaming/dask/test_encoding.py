@@ -158,7 +158,9 @@ sys.exit(main())
 """
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "end", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_a_stopped_run_goes_on(in_files: Case, run: Run, end: signal.Signals) -> None:
     entry = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + STUCK
     command = [sys.executable, "-c", entry, *map(str, in_files.words())]

@@ -37,7 +37,10 @@ def check_same(result: Any, expected: Any, domains: Domains) -> None:
     np.testing.assert_allclose(result.objective_["total"], expected.objective_["total"], rtol=1e-6)
 
 
-@pytest.mark.parametrize("preset", LABELS)
+@pytest.mark.parametrize(
+    "preset",
+    ["unsupervised", "supervised", pytest.param("semi_supervised", marks=pytest.mark.slow)],
+)
 def test_equal_to_one_process(client: Any, domains: Domains, preset: str) -> None:
     kind = "parquet" if preset == "unsupervised" else "npy"
     expected = made(preset, domains, domains.X_source, domains.X_target)
