@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from bridgehash.service import app, opening, server, settings
+from bridgehash.service import app, catalogue, server, settings
 from tests.service.process import KEY
 
 
@@ -14,7 +14,7 @@ def main(*words: str) -> None:
     folder, names = Path(words[0]), words[1:]
     chosen = settings.make_settings("0.0.0.0", KEY)  # the settings only: it listens on loopback
     files = [
-        opening.Files(
+        catalogue.Files(
             folder / f"{name}.bh",
             folder / f"{name}.bhi",
             folder / f"{name}-queries.bhi",
@@ -24,12 +24,12 @@ def main(*words: str) -> None:
         for name in names
     ]
     with server.listen("127.0.0.1", 0) as listener:
-        catalogues = opening.open_catalogues(files, chosen)
+        catalogues = catalogue.open_catalogues(files, chosen)
         print(f"at {server.address_of(listener)}", file=sys.stderr, flush=True)
         try:
             server.serve(app.create_app(catalogues, chosen), listener)
         finally:
-            opening.close_catalogues(catalogues)
+            catalogue.close_catalogues(catalogues)
 
 
 if __name__ == "__main__":
