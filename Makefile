@@ -41,7 +41,7 @@ empty :=
 space := $(empty) $(empty)
 
 test-oldest: $(OLDEST)/.ready
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n auto --ignore=tests/browser --ignore=tests/test_docs.py
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n auto -W ignore::DeprecationWarning --ignore=tests/browser --ignore=tests/test_docs.py
 
 levels: $(READY)
 	$(BIN)/python benchmarks/levels.py

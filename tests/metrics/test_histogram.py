@@ -74,7 +74,7 @@ def test_classes_cross_tile_borders(n_bits):
 
     hist = distance_histogram(codes_query, codes_database, y_query, y_database, n_bits=n_bits)
     for i in range(n_query):
-        D = np.bitwise_count(codes_query[i] ^ codes_database).sum(axis=1)
+        D = np.bitwise_count(codes_query[i] ^ codes_database).sum(axis=1, dtype=np.intp)
         same = D[(y_database == y_query[i]) & (y_query[i] != -1)]
         np.testing.assert_array_equal(hist.total[i], np.bincount(D, minlength=n_bits + 1))
         np.testing.assert_array_equal(hist.relevant[i], np.bincount(same, minlength=n_bits + 1))
