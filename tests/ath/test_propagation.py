@@ -8,10 +8,10 @@ from bridgehash import ATH
 from bridgehash.ath.propagation import (
     Propagation,
     balanced,
-    margins,
+    most_certain,
     neighbour_graph,
     reached_shares,
-    spread,
+    spread_labels,
     votes,
 )
 from bridgehash.models.base import TrainingData
@@ -42,7 +42,7 @@ def test_the_graph_is_symmetric_with_largest_eigenvalue_one(graph):
 def test_spreading_solves_its_equation(graph):
     S, Y = graph[0], np.random.default_rng(1).random((60, 3))
     wanted = np.linalg.solve(np.eye(60) - 0.9 * S.toarray(), 0.1 * Y)
-    np.testing.assert_allclose(spread(S, Y, 0.9, 400), wanted, atol=1e-12)
+    np.testing.assert_allclose(spread_labels(S, Y, 0.9, 400), wanted, atol=1e-12)
 
 
 def test_balanced_memberships_have_the_shares_and_sum_to_one():
@@ -76,14 +76,16 @@ def test_votes_count_the_nearest():
     np.testing.assert_allclose(votes(known, y, np.array([[8.0]]), 1, 3), [[0.0, 0.0, 1.0]])
 
 
-def test_a_margin_is_first_less_second():
-    np.testing.assert_allclose(margins(np.array([[0.2, 0.7, 0.1], [0.4, 0.4, 0.2]])), [0.5, 0.0])
+def test_the_most_certain_rows_of_a_class_have_the_largest_margin():
+    M = np.array([[0.2, 0.7, 0.1], [0.4, 0.5, 0.1], [0.5, 0.2, 0.3], [0.1, 0.6, 0.3]])
+    np.testing.assert_array_equal(most_certain(M, 0.5), [True, False, True, True])
+    np.testing.assert_array_equal(most_certain(M, 0.01), [True, False, True, False])
 
 
 def test_heat_reaches_as_far_as_a_class_does(graph):
     """Memberships balanced to even shares are wrong at the rims; the cores tell the true ones."""
     S, y = graph
-    even = balanced(spread(S, np.eye(3)[y], 0.9), np.full(3, 1 / 3))
+    even = balanced(spread_labels(S, np.eye(3)[y], 0.9), np.full(3, 1 / 3))
     shares = reached_shares(S, even, 0.9)
     assert (
         np.abs(shares - [0.5, 1 / 3, 1 / 6]).sum()
@@ -134,8 +136,12 @@ def test_given_shares_are_kept():
     ("parameters", "labels", "message"),
     [
         ({}, {}, "give y_source or y_target"),
-        ({"shares": "odd"}, {"y_source": True, "y_target": True}, "shares='odd'"),
-        ({"shares": [0.5, 0.5]}, {"y_source": True, "y_target": True}, "those of 3 classes"),
+        ({"shares": "odd"}, {"y_source": True, "y_target": True}, "shares: use 'estimated'"),
+        (
+            {"shares": [0.5, 0.5]},
+            {"y_source": True, "y_target": True},
+            "shares: 3 non-negative numbers",
+        ),
     ],
 )
 def test_what_cannot_be_completed_is_refused(parameters, labels, message):

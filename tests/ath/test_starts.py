@@ -8,7 +8,8 @@ from scipy.sparse import csr_array
 from scipy.stats import ortho_group
 
 from bridgehash._core.linalg import pca
-from bridgehash.ath.starts import STARTS, GivenStart, LabelStart, PCAStart, Start, StartContext
+from bridgehash.ath.presets import STARTS
+from bridgehash.ath.starts import GivenStart, LabelStart, PCAStart, Start, StartContext
 from bridgehash.codes import signs
 from tests.cases import two_domains
 
@@ -67,7 +68,7 @@ def test_shared_pca_is_one_basis_for_both():
 
 
 def test_shared_pca_of_two_spaces_is_refused():
-    with pytest.raises(ValueError, match="7 and 5 features"):
+    with pytest.raises(ValueError, match="7 and 5 separate features"):
         STARTS["shared_pca"].begin(context())
 
 
