@@ -11,10 +11,16 @@ from ._core.errors import (
     EngineError as EngineError,
 )
 from ._core.errors import (
+    IdExistsError as IdExistsError,
+)
+from ._core.errors import (
     InputError as InputError,
 )
 from ._core.errors import (
     JournalError as JournalError,
+)
+from ._core.errors import (
+    LostChangesWarning as LostChangesWarning,
 )
 from ._core.errors import (
     MissingDataError as MissingDataError,
@@ -131,6 +137,7 @@ from .baselines import (
     SpectralModes as SpectralModes,
 )
 from .index import HammingIndex as HammingIndex
+from .index import IndexStore as IndexStore
 from .metrics import evaluate as evaluate
 from .models import (
     AnchorKernel as AnchorKernel,

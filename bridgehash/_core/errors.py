@@ -44,6 +44,12 @@ class ModelFileError(InputError):
     """A model or index file that cannot be used."""
 
 
+class IdExistsError(InputError):
+    """An id to add that is in the index already."""
+
+    id: object = None
+
+
 class MissingDataError(InputError):
     """A data file that is not on this machine; the message says how to get or make it."""
 
@@ -62,6 +68,10 @@ class ClusterError(BridgehashError, ConnectionError):
 
 class JournalError(BridgehashError, RuntimeError):
     """A change that could not be written to disk; nothing was changed."""
+
+
+class LostChangesWarning(UserWarning):
+    """Changes of an index that were acknowledged and cannot be read any more."""
 
 
 class BridgeWarning(UserWarning):

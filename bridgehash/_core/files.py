@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,12 +13,18 @@ StrPath = str | os.PathLike[str]
 
 
 @contextmanager
-def atomic_write(path: StrPath) -> Iterator[Path]:
+def atomic_write(path: StrPath, replace: Callable[[Path], object] | None = None) -> Iterator[Path]:
     """Yield a temporary path that replaces `path` if the block succeeds.
 
     If the block fails, the temporary file is removed and `path` is unchanged. A killed process
     leaves at most a hidden `.bridgehash-*.tmp` beside it. Symbolic links are followed, and
     permissions follow the umask.
+
+    Parameters
+    ----------
+    path : path
+    replace : callable, optional
+        Moves the temporary file to its place; `os.replace` by default.
     """
     path = Path(path)
     if path.is_symlink():
@@ -26,17 +33,26 @@ def atomic_write(path: StrPath) -> Iterator[Path]:
         raise FileNotFoundError(f"{path}: the directory {path.parent} does not exist; create it")
     if path.is_dir():
         raise IsADirectoryError(f"{path}: is a directory; name a file in it")
-    temporary = path.parent / f".bridgehash-{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    temporary = path.with_name(f"{_prefix(path)}{secrets.token_hex(4)}.tmp")
     temporary.touch(exist_ok=False)  # 0666 less the umask, whatever the writer would choose
     try:
         yield temporary
         with open(temporary, "r+b") as file:
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
+        if replace is None:
+            os.replace(temporary, path)
+        else:
+            replace(temporary)
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
     fsync_directory(path.parent)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Delete temporary files that killed writers of `path` left; call it as its only writer."""
+    for other in path.parent.iterdir():
+        if other.name.startswith(_prefix(path)) and other.name.endswith(".tmp"):
+            other.unlink(missing_ok=True)
 
 
 def fsync_directory(directory: Path) -> None:
@@ -47,3 +63,8 @@ def fsync_directory(directory: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _prefix(path: Path) -> str:
+    """Return how names of temporary files for this path begin: short, whatever its name."""
+    return f".bridgehash-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:12]}-"

@@ -15,7 +15,7 @@ from typing import Any
 
 from .._core.errors import InputError
 from .._core.files import StrPath
-from .._core.journal import LINES, Journal, read_records
+from .._core.journal import LineFile, read_lines
 
 Record = dict[str, Any]
 
@@ -39,7 +39,7 @@ class ResultStore:
     def records(self) -> dict[str, Record]:
         """Return all records by key, in the order in which the keys were first written."""
         records: dict[str, Record] = {}
-        lines = read_records(self.path, format=LINES) if self.path.exists() else []
+        lines = read_lines(self.path) if self.path.exists() else []
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
@@ -58,8 +58,7 @@ class ResultStore:
     def writer(self) -> Iterator[Callable[[Record], None]]:
         """Yield a function that appends a record; one process at a time may write."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        journal, _ = Journal.open(self.path, format=LINES)
-        with closing(journal):
-            yield lambda record: journal.append(
-                [json.dumps(record, ensure_ascii=False, allow_nan=False).encode()]
+        with closing(LineFile(self.path)) as file:
+            yield lambda record: file.append(
+                json.dumps(record, ensure_ascii=False, allow_nan=False)
             )

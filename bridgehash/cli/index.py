@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bridgehash.index import HammingIndex
+    from bridgehash.index import HammingIndex, IndexStore
     from bridgehash.index.servers import EngineIndex
 
 _SUFFIXES = (".bhi",)
 _BATCH = 100_000  # codes per transaction
+_WAIT = 5.0  # seconds for another process that changes the same index file
 _LOADING = "_loading"  # suffix of the name of an incomplete index
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
@@ -101,16 +102,18 @@ def build(
         raise InputError(
             "approximate needs --engine; an index file is searched exactly", "--search"
         )
-    elif check_output(out, _SUFFIXES).exists() and not replace:
+    elif not replace and _has_content(check_output(out, _SUFFIXES)):
         raise InputError("exists already; use --replace to overwrite it, or another --out", out)
     codes = load_codes(data, model, domain, bits, ids, tags)
     if engine is None:
         index = HammingIndex(codes.n_bits).add(codes.codes, codes.ids, tags=codes.tags)
         index.about = codes.about
-        _write(index, out)
+        with named(out, writing=True):
+            index.save(out, overwrite=replace)
+        _show_written(index, out)
         return
     with _build_on_server(engine, out, codes, search=search, replace=replace) as made:
-        _write(made, out)
+        _show_written(made, out)
 
 
 @app.command()
@@ -161,9 +164,10 @@ def remove(index: opt.IndexName, ids: RemovedIds, engine: opt.Engine = None) -> 
     """
     from bridgehash.cli.io import read_labels
 
-    with open_for(index, engine) as opened:
-        n = opened.remove(_whole_numbers(read_labels(ids), ids))
-        _write(opened, index)
+    numbers = _whole_numbers(read_labels(ids), ids)
+    with _open_to_change(index, engine) as opened:
+        n = opened.remove(numbers)
+        _show_written(opened, index)
     show_fields([("removed", counted(n, "code"))])
 
 
@@ -288,31 +292,51 @@ def _change(
     replace: bool,
 ) -> None:
     """Add or upsert codes of the same model and domain."""
-    from bridgehash.index import HammingIndex
+    from bridgehash.index import IndexStore
     from bridgehash.models.provenance import check_same_domain, check_same_model
 
-    with open_for(index, engine) as opened:
-        codes = load_codes(data, model, domain, opened.n_bits, ids, tags)
-        check_same_model(opened.about, codes.about, index, model)
-        check_same_domain(opened.about, codes.about, index)
-        if not isinstance(opened, HammingIndex):
+    with _open_to_change(index, engine) as opened:
+        about = _index_of(opened).about
+        codes = load_codes(data, model, domain, _index_of(opened).n_bits, ids, tags)
+        check_same_model(about, codes.about, index, model)
+        check_same_domain(about, codes.about, index)
+        if not isinstance(opened, IndexStore):
             _load_in_batches(opened, codes, replace=replace)
         elif replace and codes.ids is not None:
             opened.upsert(codes.codes, codes.ids, tags=codes.tags)
         else:
             opened.add(codes.codes, codes.ids, tags=codes.tags)
-        if "model" in opened.about and not codes.about:
+        if "model" in about and not codes.about:
             note(f"{data}: packed codes do not name their model; assuming the model of {index}")
-        _write(opened, index)
+        _show_written(opened, index)
 
 
-def _write(index: HammingIndex | EngineIndex, name: str) -> None:
-    """Save an index file, and print what was written."""
-    from bridgehash.index import HammingIndex
+def _open_to_change(index: str, engine: str | None) -> IndexStore | EngineIndex:
+    """Open an index for changes, as its only writer if it is a file."""
+    from bridgehash.index import IndexStore
+    from bridgehash.index.servers import open_index
 
+    return IndexStore.open(index, wait=_WAIT) if engine is None else open_index(engine, index)
+
+
+def _index_of(opened: IndexStore | EngineIndex) -> HammingIndex | EngineIndex:
+    from bridgehash.index import IndexStore
+
+    return opened.index if isinstance(opened, IndexStore) else opened
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0  # an empty file is a build that was killed
+
+
+def _show_written(opened: HammingIndex | IndexStore | EngineIndex, name: str) -> None:
+    """Print what was written; a store is closed first, which writes its file."""
+    from bridgehash.index import HammingIndex, IndexStore
+
+    if isinstance(opened, IndexStore):
+        opened.close()
+    index = opened.index if isinstance(opened, IndexStore) else opened
     if isinstance(index, HammingIndex):
-        with named(name, writing=True):
-            index.save(name)
         place = f"{name} ({decimal(Path(name).stat().st_size)})"
     else:
         place = f"{name} at {index.place}"

@@ -26,9 +26,9 @@ def info(file: SavedFile, as_json: opt.Json = False) -> None:
       bridgehash info model.bh
     """
     from bridgehash.cli.index import index_fields, index_record
-    from bridgehash.models.model_file import map_model
+    from bridgehash.models.model_file import INDEX_KIND, read_header
 
-    if map_model(file).kind == "index":
+    if read_header(file)[0] == INDEX_KIND:
         record = index_record(str(file), None)
         lines = index_fields(record)
     else:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .._core.errors import InputError, named
 from .._core.files import StrPath, atomic_write
-from .._core.journal import Journal, read_records
+from .._core.journal import Journal, read_journal
 from .._version import __version__
 from .backbones import Backbone, ExtractSettings, Features, find_backbone
 from .folder import Unreadable, class_of, list_images, pillow, read_image, why_unreadable
@@ -114,7 +114,7 @@ def extract(
         if kept:
             x, y = np.concatenate([batch.rows for batch in batches]), [*map(class_of, kept)]
             _save(out, chosen, unreadable, x=x, y=np.array(y), ids=np.array(kept))
-        journal.clear()
+        journal.restart(b"")
     if not kept:
         raise InputError(
             f"none of the {len(ids)} images can be read; the first: {unreadable[0].id}: "
@@ -136,19 +136,26 @@ def _open_journal(path: Path, about: dict[str, Any], resume: bool) -> tuple[Jour
 
     If the file belongs to another extraction, an `InputError` says what differs.
     """
-    if not resume:
+    if not resume or (path.exists() and path.stat().st_size == 0):
         path.unlink(missing_ok=True)
     elif path.exists():
         remedy = "start from the beginning (--no-resume, resume=False), or undo the change"
         with named(path, remedy):
-            before = json.loads(next(iter(read_records(path)), b"{}"))
+            before = json.loads(read_journal(path).header or b"{}")
             for key, now in about.items():
                 if before and before.get(key) != now:
                     raise InputError(
                         f"is an unfinished extraction with other {key}: {before.get(key)} before, "
                         f"{now} now; {remedy}"
                     )
-    return Journal.open(path, json.dumps(about).encode())
+    header = json.dumps(about).encode()
+    journal = Journal.open(path, header)
+    records, missing = journal.content.records(header), journal.content.missing(header)
+    if missing:  # batches are in the order of the images: go on before the first damaged one
+        del records[missing[0] - 1 :]
+        journal.restart(header)
+        journal.append(records)
+    return journal, records
 
 
 def _as_record(batch: ImageBatch) -> bytes:

@@ -1,5 +1,6 @@
-"""Search for codes by Hamming distance: `HammingIndex`, and indexes on servers."""
+"""Search for codes by Hamming distance: `HammingIndex`, files, and indexes on servers."""
 
 from .exact import HammingIndex
+from .store import IndexStore
 
-__all__ = ["HammingIndex"]
+__all__ = ["HammingIndex", "IndexStore"]

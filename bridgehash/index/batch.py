@@ -8,11 +8,12 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._core.errors import InputError, unknown
+from .._core.errors import IdExistsError, InputError, unknown
 from .._core.validation import Range
 from ..codes import n_bytes
 
 Ids = NDArray[np.int64]
+MAX_ID = 2**53 - 1  # of automatic ids: larger integers lose digits in some JSON parsers
 SearchMode = Literal["exact", "approximate"]
 
 
@@ -79,6 +80,26 @@ def whole_ids(ids: ArrayLike) -> Ids:
     return array.astype(np.int64)
 
 
+def free_ids(ids: Ids, n: int) -> Ids:
+    """Return n ids that are not among some increasing ones.
+
+    They follow the highest id, or if that is too high, fill the lowest gaps.
+
+    >>> free_ids(np.array([0, 5]), 2), free_ids(np.array([0, 2, MAX_ID]), 3)
+    (array([6, 7]), array([1, 3, 4]))
+    """
+    first = int(ids[-1]) + 1 if len(ids) else 0
+    if first + n - 1 <= MAX_ID:
+        return np.arange(first, first + n)
+    ids = ids[: np.searchsorted(ids, MAX_ID, "right")]
+    before = np.append(-1, ids)
+    sizes = np.append(ids, MAX_ID + 1) - before - 1  # of the gap after each id
+    last = int(np.argmax(np.cumsum(np.minimum(sizes, n)) >= n))  # gap with the n-th free id
+    starts, lengths = before[: last + 1] + 1, np.minimum(sizes[: last + 1], n)
+    steps = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return (np.repeat(starts, lengths) + steps)[:n]
+
+
 def checked_batch(
     codes: ArrayLike, ids: ArrayLike | None, tags: ArrayLike | None, n_bits: int, first_id: int
 ) -> Batch:
@@ -105,9 +126,11 @@ def checked_batch(
     return Batch(packed[order], increasing, None if texts is None else texts[order])
 
 
-def id_exists(id_: object) -> InputError:
+def id_exists(id_: object) -> IdExistsError:
     """Build the error of `add` for an id that is already in the index."""
-    return InputError(f"id {id_} is in the index already; use upsert to replace it", "ids")
+    error = IdExistsError(f"id {id_} is in the index already; use upsert to replace it", "ids")
+    error.id = id_
+    return error
 
 
 def no_neighbors(n_queries: int, k: int, n_bits: int) -> tuple[NDArray[np.int32], Ids]:

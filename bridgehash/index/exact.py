@@ -7,19 +7,22 @@ index is thread-safe: any number of threads can search while one changes it.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
+from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._core.errors import InputError, ModelFileError, named
-from .._core.files import StrPath
+from .._core.errors import InputError, LostChangesWarning, ModelFileError
+from .._core.files import StrPath, remove_leftovers
+from .._core.locks import FileLock
 from ..codes import MAX_BITS, n_bytes
-from ..models.model_file import INDEX_KIND, load_model, map_model, save_model
+from ..models.model_file import FileWatch
 from . import state as states
 from .approximate import InvertedLists
 from .batch import (
@@ -29,17 +32,27 @@ from .batch import (
     check_number,
     check_search_mode,
     checked_batch,
+    free_ids,
     id_exists,
     no_neighbors,
     on_host,
     packed_codes,
     whole_ids,
 )
+from .index_file import (
+    IndexFile,
+    IndexVersion,
+    journal_path,
+    read_index,
+    read_version,
+    write_index,
+)
 from .scan import DeviceCodes, Neighbors, nearest_rows
 from .state import IndexState, as_bytes, as_words, locate
 
 _QUERIES_PER_PASS = 256  # their candidates fit into the cache
 _QUERIES_PER_PASS_GPU = 1024
+_MAX_EMPTY = 100_000_000  # results of a search that asks for more codes than there are
 
 
 # Takes queries (n_queries, n_words) and k; returns the nearest rows by (distance, row).
@@ -61,7 +74,7 @@ class SearchView:
     def tags(self) -> tuple[str, ...]:
         numbers = self.state.tag_numbers
         used = () if numbers is None else np.unique(numbers[: self.state.n])
-        return tuple(self.state.tags[number] for number in used if number)
+        return tuple(self.state.tags.names[number] for number in used if number)
 
 
 class HammingIndex:
@@ -118,6 +131,9 @@ class HammingIndex:
         self.recall = recall
         self.device = device
         self.about: dict[str, str] = {}
+        self._loaded: IndexVersion | None = None  # the file this index was read from
+        self._watch: FileWatch | None = None  # of memory-mapped arrays
+        self._shares_tags = False  # with the index that this is a snapshot of
         self._views: tuple[IndexState, dict[str | None, SearchView]]
         no_words = np.empty((-(-n_bits // 64), 0), np.uint64)
         self._state = IndexState(no_words, np.empty(0, np.int64), 0)
@@ -125,7 +141,7 @@ class HammingIndex:
 
     @property
     def _state(self) -> IndexState:
-        return self._views[0]
+        return self._read()[0]
 
     @_state.setter
     def _state(self, state: IndexState) -> None:
@@ -133,7 +149,7 @@ class HammingIndex:
 
     def __getstate__(self) -> dict[str, Any]:
         state = self._state.used().map(np.array)  # without memory maps
-        return {**vars(self), "_views": (state, {}), "_write_lock": None}
+        return {**vars(self), "_views": (state, {}), "_write_lock": None, "_watch": None}
 
     def __setstate__(self, values: dict[str, Any]) -> None:
         vars(self).update(values, _write_lock=Lock())
@@ -153,10 +169,11 @@ class HammingIndex:
 
     def snapshot(self) -> Self:
         """Return the index as it is now; later changes of either do not affect the other."""
-        state, views = self._views
+        state, views = self._read()
         twin = type(self).__new__(type(self))
         # Without unused columns: otherwise both would write new codes to the same ones.
-        vars(twin).update(vars(self), _views=(state.used(), views), _write_lock=Lock())
+        own = {"_views": (state.used(), views), "_write_lock": Lock(), "_shares_tags": True}
+        vars(twin).update(vars(self), about=dict(self.about), **own)
         return twin
 
     def get(self, ids: ArrayLike) -> tuple[NDArray[np.uint8], list[str]]:
@@ -168,7 +185,11 @@ class HammingIndex:
         numbers = state.tag_numbers
         numbers = np.zeros(len(rows), np.int32) if numbers is None else numbers[rows]
         codes = as_bytes(state.words[:, rows])[:, : n_bytes(self.n_bits)]
-        return codes, [state.tags[number] for number in numbers]
+        return codes, [state.tags.names[number] for number in numbers]
+
+    def contains(self, ids: ArrayLike) -> NDArray[np.bool_]:
+        """Return which ids are in the index."""
+        return locate(self._state, whole_ids(ids))[1]
 
     def page(self, start: int, length: int, *, tag: str | None = None) -> tuple[Ids, int]:
         """Return `length` ids from position `start`, and the total; with `tag`, of that tag."""
@@ -181,22 +202,23 @@ class HammingIndex:
         """Add packed codes with optional tags. Raises `InputError` if an id exists."""
         with self._write_lock:
             batch = self._check(codes, ids, tags)
-            existing = batch.ids[locate(self._state, batch.ids)[1]]
+            existing = batch.ids[self.contains(batch.ids)]
             if len(existing):
                 raise id_exists(existing[0])
-            self._state = states.upsert(self._state, batch)
+            self._state = states.upsert(self._own_state(), batch)
         return self
 
     def upsert(self, codes: ArrayLike, ids: ArrayLike, *, tags: ArrayLike | None = None) -> Self:
         """Add packed codes; codes with the same ids are replaced, tags included."""
         with self._write_lock:
-            self._state = states.upsert(self._state, self._check(codes, ids, tags))
+            batch = self._check(codes, ids, tags)
+            self._state = states.upsert(self._own_state(), batch)
         return self
 
     def remove(self, ids: ArrayLike) -> int:
         """Remove codes by id and return how many were removed; unknown ids are ignored."""
         with self._write_lock:
-            self._state, n_removed = states.remove(self._state, whole_ids(ids))
+            self._state, n_removed = states.remove(self._own_state(), whole_ids(ids))
         return n_removed
 
     def search(
@@ -237,10 +259,12 @@ class HammingIndex:
             raise InputError(
                 f"shape {H.shape}; finite numbers of shape {shape} are needed", "rerank"
             )
-        distances, ids = no_neighbors(len(queries), k, self.n_bits)
         view = self._view(tag)
         state = view.state
         width = min(k, state.n)
+        if k > len(self) and k * len(queries) > _MAX_EMPTY:
+            raise InputError(f"{k} for {len(self)} codes; use at most {max(1, len(self))}", "k")
+        distances, ids = no_neighbors(len(queries), k, self.n_bits)
 
         def search_part(rows: slice) -> None:
             D, R = searcher(queries[rows], min(depth, state.n))
@@ -277,15 +301,35 @@ class HammingIndex:
         searcher = self._view(None).searcher
         return searcher if isinstance(searcher, InvertedLists) else None
 
-    def save(self, path: StrPath) -> None:
-        """Write the index to one file with a checksum. A failed write leaves the old file."""
-        state = self._state.used()
-        header: dict[str, Any] = {"n_bits": self.n_bits, "about": self.about}
-        arrays: dict[str, NDArray[Any]] = {"words": state.words, "ids": state.ids}
-        if state.tag_numbers is not None:
-            header["tags"] = state.tags
-            arrays["tag_numbers"] = state.tag_numbers
-        save_model(path, INDEX_KIND, header, arrays)
+    def save(self, path: StrPath, *, overwrite: bool = True) -> None:
+        """Write the index to one file with a checksum. A failed write leaves the old file.
+
+        Raises `InputError` if another process has the file open for changes, or has changed it
+        since this index was loaded from it. To change an index file that others change too, use
+        `IndexStore`.
+
+        Parameters
+        ----------
+        path : path
+        overwrite : bool, default=True
+            False refuses a file that exists.
+        """
+        with FileLock(path) as lock:
+            if not overwrite and not lock.is_new:
+                raise InputError("exists already; choose another name", os.fspath(path))
+            if self._loaded and self._loaded.path == lock.path and not lock.is_new:
+                self._check_version(lock.path)
+            remove_leftovers(lock.path)
+            generation = self.write(lock.path, replace=lock.replace)
+            journal_path(lock.path).unlink(missing_ok=True)
+            self._loaded = IndexVersion(lock.path, generation)
+
+    def write(
+        self, path: StrPath, *, parent: str = "", replace: Callable[[Path], object] | None = None
+    ) -> str:
+        """Write the file of an index that is locked by the caller; return its generation."""
+        state = self._state
+        return write_index(path, self.n_bits, self.about, state, parent=parent, replace=replace)
 
     @classmethod
     def load(
@@ -298,41 +342,66 @@ class HammingIndex:
         recall: float = 0.99,
         device: str | None = None,
     ) -> Self:
-        """Read an index from a file.
+        """Read an index from a file, with all changes that were acknowledged until now.
 
-        With `memory_map` the file is opened at once and read during searches, without a check of
-        its checksum. The other parameters are those of the constructor.
+        With `memory_map` the file is read once, to check it, and again during searches; it takes
+        no memory of its own. If another program changes the file in place, the next search raises
+        `ModelFileError`. A file that is shortened *during* a search crashes the process: replace
+        index files, as `save` does, and do not overwrite them.
+
+        The other parameters are those of the constructor.
         """
-        file = (map_model if memory_map else load_model)(path)
-        if file.kind != INDEX_KIND:
-            raise ModelFileError(
-                f"is a model ({file.kind}), not an index; use bridgehash.load or `bridgehash info`",
-                os.fspath(path),
-            )
-        with named(path, "build the index again"):
-            n_bits = int(file.header["n_bits"])
-            words, ids = file.arrays["words"], file.arrays["ids"]
-            numbers, tags = file.arrays.get("tag_numbers"), tuple(file.header.get("tags", ("",)))
-            about = dict(file.header.get("about", {}))
-        index = cls(n_bits, n_jobs, search=search, recall=recall, device=device)
-        index._state = IndexState(words, ids, len(ids), numbers, tags)
-        index.about = about
+        file = read_index(path, memory_map=memory_map)
+        if file.problem:
+            warnings.warn(file.problem, LostChangesWarning, stacklevel=2)
+        return cls.from_file(file, n_jobs, search=search, recall=recall, device=device)
+
+    @classmethod
+    def from_file(cls, file: IndexFile, n_jobs: int | None = None, **options: Any) -> Self:
+        """Return the index in a file that was read."""
+        index = cls(file.n_bits, n_jobs, **options)
+        index._state, index.about = file.state, file.about
+        index._loaded, index._watch = file.version, file.watch
         return index
 
     def _check(self, codes: ArrayLike, ids: ArrayLike | None, tags: ArrayLike | None) -> Batch:
-        state = self._state
-        next_id = int(state.ids[state.n - 1]) + 1 if state.n else 0
-        return checked_batch(codes, ids, tags, self.n_bits, next_id)
+        batch = checked_batch(codes, ids, tags, self.n_bits, 0)
+        if ids is None:
+            batch = batch._replace(ids=free_ids(self._state.used().ids, len(batch.ids)))
+        return batch
+
+    def _check_version(self, path: Path) -> None:
+        """Raise an error if the file of this index was changed since it was loaded."""
+        if read_version(path) != self._loaded:
+            raise InputError(
+                "was changed since it was loaded; load it again and repeat the change, or use "
+                "IndexStore",
+                str(path),
+            )
+
+    def _own_state(self) -> IndexState:
+        """Return the state to change; the first change of a snapshot copies the table of tags."""
+        if self._shares_tags:
+            self._shares_tags = False
+            return states.own_tags(self._state)
+        return self._state
+
+    def _read(self) -> tuple[IndexState, dict[str | None, SearchView]]:
+        """Return the state and its views, unless they are in a file that was changed meanwhile."""
+        if self._watch is not None and self._watch.changed():
+            name = "" if self._loaded is None else str(self._loaded.path)
+            raise ModelFileError("was changed while it was in use; load the index again", name)
+        return self._views
 
     def _view(self, tag: str | None) -> SearchView:
         """Return the codes of a tag, or all. Views are kept until the index changes."""
-        state, views = self._views
+        state, views = self._read()
         if tag in views:
             return views[tag]
         selected = state if tag is None else states.with_tag(state, tag)
         approximate = self.search_mode == "approximate" and tag is None
         view = SearchView(selected, partial(self._searcher, approximate=approximate))
-        if tag is None or tag in state.tags:  # else there is nothing worth keeping
+        if tag is None or state.tags.number(tag) is not None:  # else there is nothing worth keeping
             views[tag] = view
         return view
 

@@ -1,12 +1,12 @@
 """The codes of an index at one moment. A state is replaced, never changed, while it can be read.
 
 Codes are stored in the order of their ids, word by word. Each code has a number that points into
-the list of tags; number 0 is the empty tag.
+the table of tags; number 0 is the empty tag.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,34 @@ from numpy.typing import NDArray
 from .batch import Batch, Ids
 
 _GROWTH = 8  # arrays grow by one eighth
+_UNUSED_TAGS = 1024  # names that may be kept although no code has them
+
+
+class TagTable:
+    """Names of tags by number. Names are only added, so states can share a table."""
+
+    def __init__(self, names: Iterable[str] = ("",)) -> None:
+        self.names = list(names)
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def number(self, name: str) -> int | None:
+        """Return the number of a name, or None if no code ever had this tag."""
+        return self._numbers.get(name)
+
+    def add(self, names: Iterable[str]) -> NDArray[np.int32]:
+        """Return the numbers of names; new ones are added."""
+        return np.array([self._add(name) for name in names], np.int32)
+
+    def _add(self, name: str) -> int:
+        number = self._numbers.get(name)
+        if number is None:
+            number = len(self.names)
+            self.names.append(name)  # before its number is known to anyone
+            self._numbers[name] = number
+        return number
 
 
 class IndexState(NamedTuple):
@@ -23,8 +51,8 @@ class IndexState(NamedTuple):
     words: NDArray[np.uint64]  # (n_words, capacity)
     ids: Ids  # (capacity,), increasing
     n: int
-    tag_numbers: NDArray[np.int32] | None = None  # (capacity,), places in tags; None: no tags
-    tags: tuple[str, ...] = ("",)
+    tag_numbers: NDArray[np.int32] | None = None  # (capacity,), numbers in tags; None: no tags
+    tags: TagTable = TagTable()  # of an index without tags; replaced before the first is added
 
     def used(self) -> IndexState:
         """Return this state without unused columns, as views."""
@@ -72,7 +100,8 @@ def upsert(state: IndexState, batch: Batch) -> IndexState:
             changed[rows[exists]] = numbers[exists]
             state = state._replace(tag_numbers=changed)
     new = ~exists
-    return _insert(state, words[:, new], batch.ids[new], None if numbers is None else numbers[new])
+    added = None if numbers is None else numbers[new]
+    return _forget_tags(_insert(state, words[:, new], batch.ids[new], added))
 
 
 def remove(state: IndexState, ids: Ids) -> tuple[IndexState, int]:
@@ -80,14 +109,16 @@ def remove(state: IndexState, ids: Ids) -> tuple[IndexState, int]:
     rows, exists = locate(state, np.unique(ids))
     keep = np.ones(state.n, dtype=bool)
     keep[rows[exists]] = False
-    return select(state, np.flatnonzero(keep)), int(exists.sum())
+    return _forget_tags(select(state, np.flatnonzero(keep))), int(exists.sum())
 
 
 def with_tag(state: IndexState, tag: str) -> IndexState:
     """Return the codes of one tag."""
     if state.tag_numbers is None:
         return select(state, np.arange(state.n if tag == "" else 0))
-    number = state.tags.index(tag) if tag in state.tags else -1
+    number = state.tags.number(tag)
+    if number is None:
+        return select(state, np.arange(0))
     return select(state, np.flatnonzero(state.tag_numbers[: state.n] == number))
 
 
@@ -96,15 +127,31 @@ def select(state: IndexState, rows: NDArray[np.intp]) -> IndexState:
     return state.map(lambda array: np.ascontiguousarray(array[..., rows]))._replace(n=len(rows))
 
 
+def own_tags(state: IndexState) -> IndexState:
+    """Return a state with a table of tags that no other state has, and only the tags in use."""
+    numbers = state.tag_numbers
+    if numbers is None:
+        return state._replace(tags=TagTable())
+    used, places = np.unique(np.append(0, numbers[: state.n]), return_inverse=True)
+    renumbered = np.zeros_like(numbers)
+    renumbered[: state.n] = places[1:]
+    names = state.tags.names
+    return state._replace(tag_numbers=renumbered, tags=TagTable(names[i] for i in used.tolist()))
+
+
+def _forget_tags(state: IndexState) -> IndexState:
+    """Drop the names of unused tags when they are the majority."""
+    return own_tags(state) if len(state.tags) > 2 * state.n + _UNUSED_TAGS else state
+
+
 def _number_tags(state: IndexState, batch: Batch) -> tuple[IndexState, NDArray[np.int32] | None]:
-    """Return a state that lists the tags of a batch, and their numbers."""
+    """Return a state whose table has the tags of a batch, and their numbers."""
     if batch.tags is None:
         return state, None if state.tag_numbers is None else np.zeros(len(batch.ids), np.int32)
-    places = {tag: place for place, tag in enumerate(state.tags)}
-    numbers = [places.setdefault(tag, len(places)) for tag in batch.tags]
-    known = state.tag_numbers
-    known = np.zeros(len(state.ids), np.int32) if known is None else known
-    return state._replace(tag_numbers=known, tags=tuple(places)), np.array(numbers, np.int32)
+    if state.tag_numbers is None:
+        none = np.zeros(len(state.ids), np.int32)
+        state = state._replace(tag_numbers=none, tags=TagTable())
+    return state, state.tags.add(batch.tags)
 
 
 def _insert(

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import safe_open
 
 from .._core.errors import BridgehashError, InputError, ModelFileError, named
 from .._core.files import StrPath, atomic_write
 from .._version import __version__
 
 FORMAT = "bridgehash"
-FORMAT_VERSION = 2  # 1 was 0.1.0, which was never published
+FORMAT_VERSION = 3  # earlier ones were never published
 INDEX_KIND = "index"  # the kind of an index file; other kinds are names of classes
 _ENTRIES = ("format", "format_version", "package_version", "kind", "header", "sha256")
 _MAX_HEADER = 100_000_000  # bytes; safetensors refuses longer headers
@@ -41,6 +42,7 @@ _DTYPES = {
     "int64": "I64",
     "float64": "F64",
 }
+_TYPES = {code: np.dtype(name).newbyteorder("<") for name, code in _DTYPES.items()}
 _COPY_AGAIN = "copy the file again or save the model again"
 
 
@@ -54,16 +56,21 @@ class ModelFile:
     package_version: str
     header: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
+    watch: FileWatch | None = None  # of memory-mapped arrays
 
 
 def save_model(
-    path: StrPath, kind: str, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    path: StrPath,
+    kind: str,
+    header: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    replace: Callable[[Path], object] | None = None,
 ) -> None:
     """Write a model to one file; equal models give equal bytes.
 
     `header` must be JSON (tuples are read back as lists); `arrays` must be booleans, integers or
-    floats. The file is not written by safetensors itself, because that does not fix the order of
-    the metadata and saves non-contiguous arrays wrongly.
+    floats. `replace` is passed to `atomic_write`. The file is not written by safetensors itself,
+    because that does not fix the order of the metadata and saves non-contiguous arrays wrongly.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +90,7 @@ def save_model(
     }
     metadata["sha256"] = _digest(metadata, plain)
     preamble = _preamble(metadata, {name: plain[name] for name in names})
-    with atomic_write(path) as temporary, open(temporary, "wb") as file:
+    with atomic_write(path, replace) as temporary, open(temporary, "wb") as file:
         file.write(preamble)
         for name in names:
             file.write(_bytes_of(plain[name]))
@@ -92,51 +99,130 @@ def save_model(
 def load_model(path: StrPath) -> ModelFile:
     """Read a model file and check it. Raises `ModelFileError` if it is damaged."""
     path = Path(path)
-    with _reading(path), safe_open(path, framework="numpy") as file:
-        metadata = dict(file.metadata() or {})
-        version = _check_metadata(metadata)
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if metadata.pop("sha256") != _digest(metadata, arrays):
-            raise ModelFileError(
-                f"the file is damaged or was changed (wrong checksum); {_COPY_AGAIN}"
-            )
-        return _model_file(path, metadata, version, arrays)
+    with _reading(path) as file:
+        metadata, entries = _read_preamble(file)
+        arrays = {name: _read_array(file, entry) for name, entry in entries.items()}
+        return _checked(path, metadata, arrays)
 
 
 def map_model(path: StrPath) -> ModelFile:
-    """Open a model file with memory-mapped arrays.
+    """Open a model file with memory-mapped arrays, and check it.
 
-    Only the header is read, so the checksum is not compared.
+    The file is read once, for its checksum, and takes no memory of its own after that. Ask `watch`
+    before each use of the arrays: to read them after the file was shortened crashes the process.
     """
     path = Path(path)
-    with _reading(path):
-        with safe_open(path, framework="numpy") as file:
-            metadata = dict(file.metadata() or {})
-        version = _check_metadata(metadata)
-        with open(path, "rb") as raw_file:
-            length = int.from_bytes(raw_file.read(8), "little")
-            entries = json.loads(raw_file.read(length))
-        del entries["__metadata__"]
-        raw = np.memmap(path, np.uint8, "r", offset=8 + length)
-        dtypes = {code: np.dtype(name).newbyteorder("<") for name, code in _DTYPES.items()}
-        arrays = {}
-        for name, entry in entries.items():
-            start, stop = entry["data_offsets"]
-            arrays[name] = raw[start:stop].view(dtypes[entry["dtype"]]).reshape(entry["shape"])
-        return _model_file(path, metadata, version, arrays)
+    with _reading(path) as file:
+        metadata, entries = _read_preamble(file)
+        watch = FileWatch(os.dup(file.fileno()))
+        raw = np.memmap(file, np.uint8, "r")
+        arrays = {
+            name: raw[entry.start : entry.stop].view(entry.dtype).reshape(entry.shape)
+            for name, entry in entries.items()
+        }
+        return _checked(path, metadata, arrays, watch)
 
 
-def _model_file(
-    path: Path, metadata: dict[str, str], version: int, arrays: dict[str, NDArray[Any]]
+def read_header(path: StrPath) -> tuple[str, dict[str, Any]]:
+    """Return the kind and the header of a model file without reading its arrays."""
+    with _reading(Path(path)) as file:
+        metadata, _ = _read_preamble(file)
+        return metadata["kind"], _header(metadata)
+
+
+class FileWatch:
+    """Notices that the content of an open file was changed in place."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._before = self._fingerprint()
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+    def changed(self) -> bool:
+        return self._fingerprint() != self._before
+
+    def _fingerprint(self) -> tuple[int, int]:
+        status = os.fstat(self._descriptor)
+        return status.st_size, status.st_mtime_ns
+
+
+class _Entry(NamedTuple):
+    """Type, shape and place of an array in a file."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+
+def _read_preamble(file: BinaryIO) -> tuple[dict[str, str], dict[str, _Entry]]:
+    """Return the metadata and the entries of a safetensors file.
+
+    safetensors itself reads through a memory map, which crashes the process if another program
+    shortens the file meanwhile.
+    """
+    size = os.fstat(file.fileno()).st_size
+    length = int.from_bytes(file.read(8), "little")
+    if length > min(_MAX_HEADER, size - 8):
+        raise ValueError(f"a header of {length} bytes in a file of {size}")
+    fields = json.loads(file.read(length))
+    metadata = fields.pop("__metadata__", {})
+    if not (isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())):
+        raise ValueError("metadata must be text")
+    _check_metadata(metadata)
+    entries = {name: _entry(field, 8 + length) for name, field in fields.items()}
+    at = 8 + length
+    for entry in sorted(entries.values(), key=lambda entry: (entry.start, entry.stop)):
+        if entry.start != at:
+            raise ValueError("arrays overlap or leave a gap")
+        at = entry.stop
+    if at != size:
+        raise ValueError(f"{size} bytes instead of {at}")
+    return metadata, entries
+
+
+def _entry(field: dict[str, Any], base: int) -> _Entry:
+    dtype, shape = _TYPES[field["dtype"]], field["shape"]
+    numbers = [*shape, *field["data_offsets"]]
+    if not all(type(number) is int and 0 <= number < 2**62 for number in numbers):
+        raise ValueError("shapes and offsets must be whole numbers")
+    start, stop = field["data_offsets"]
+    if stop - start != math.prod(shape) * dtype.itemsize:
+        raise ValueError("the shape of an array does not match its bytes")
+    return _Entry(dtype, tuple(shape), base + start, base + stop)
+
+
+def _read_array(file: BinaryIO, entry: _Entry) -> NDArray[Any]:
+    array = np.empty(entry.shape, entry.dtype)
+    file.seek(entry.start)
+    if file.readinto(_bytes_of(array)) != array.nbytes:  # type: ignore[attr-defined]
+        raise ValueError("the file became shorter while it was read")
+    return array
+
+
+def _checked(
+    path: Path,
+    metadata: dict[str, str],
+    arrays: dict[str, NDArray[Any]],
+    watch: FileWatch | None = None,
 ) -> ModelFile:
+    rest = {name: text for name, text in metadata.items() if name != "sha256"}
+    if metadata["sha256"] != _digest(rest, arrays):
+        raise ModelFileError(f"the file is damaged or was changed (wrong checksum); {_COPY_AGAIN}")
+    version, package = int(metadata["format_version"]), metadata["package_version"]
+    return ModelFile(path, metadata["kind"], version, package, _header(metadata), arrays, watch)
+
+
+def _header(metadata: Mapping[str, str]) -> dict[str, Any]:
     try:
         header = json.loads(metadata["header"])
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"its header is not JSON ({error}); save the model again") from error
     if not isinstance(header, dict):
         raise ModelFileError("its header is not a JSON object; save the model again")
-    package_version = metadata["package_version"]
-    return ModelFile(path, metadata["kind"], version, package_version, header, arrays)
+    return header
 
 
 def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -187,8 +273,8 @@ def _preamble(metadata: Mapping[str, str], arrays: Mapping[str, NDArray[Any]]) -
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Raise a `ModelFileError` that names the file if its content cannot be read."""
+def _reading(path: Path) -> Iterator[BinaryIO]:
+    """Open a file; raise a `ModelFileError` that names it if its content cannot be read."""
     with named(path, "check the permissions of the file"):
         if not path.exists():
             raise ModelFileError("file not found")
@@ -198,12 +284,13 @@ def _reading(path: Path) -> Iterator[None]:
             raise ModelFileError("is not a regular file; name a model file")
         with open(path, "rb") as file:
             start = file.read(9)
-        try:
-            yield
-        except (BridgehashError, OSError, MemoryError):
-            raise
-        except Exception as error:
-            raise ModelFileError(_explain(start, error)) from error
+            file.seek(0)
+            try:
+                yield file
+            except (BridgehashError, OSError, MemoryError):
+                raise
+            except Exception as error:
+                raise ModelFileError(_explain(start, error)) from error
 
 
 def _explain(start: bytes, error: Exception) -> str:
@@ -216,8 +303,8 @@ def _explain(start: bytes, error: Exception) -> str:
     return f"is truncated or damaged ({error}); {_COPY_AGAIN}"
 
 
-def _check_metadata(metadata: Mapping[str, str]) -> int:
-    """Return the format version if all entries are present and this package can read it."""
+def _check_metadata(metadata: Mapping[str, str]) -> None:
+    """Refuse a file whose entries are not complete, or of a format that cannot be read."""
     if metadata.get("format") != FORMAT:
         raise ModelFileError("has no bridgehash header; name a model that bridgehash saved")
     missing = [entry for entry in _ENTRIES if entry not in metadata]
@@ -236,4 +323,3 @@ def _check_metadata(metadata: Mapping[str, str]) -> int:
             f"written by bridgehash {metadata['package_version'][:40]} in format {text}, but this "
             f"version reads format {FORMAT_VERSION}; {remedy}"
         )
-    return int(text)

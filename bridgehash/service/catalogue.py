@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.errors import InputError
+from .._core.errors import BridgehashError, IdExistsError, InputError, JournalError
 from ..codes import n_bytes, pack
-from ..index import HammingIndex
+from ..index import HammingIndex, IndexStore
 from ..index.batch import Ids
+from ..index.changes import Add, ChangeResult, Remove, Upsert
 from ..metrics import (
     distance_histogram,
     mean_average_precision,
@@ -30,10 +31,9 @@ from ..models import persistence
 from ..models.base import BaseTransferHasher
 from ..models.encoder import LinearEncoder
 from ..models.provenance import check_same_domain, check_same_model, encoder_of, origin
-from .errors import RequestError, invalid
+from .errors import RequestError, invalid, overloaded
 from .images import ImageReader, find_images
 from .settings import ServiceSettings
-from .store import IndexStore
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _OTHER = {"source": "target", "target": "source"}
@@ -143,6 +143,13 @@ class Catalogue:
                 start += len(own)
         return results
 
+    def change(self, changes: Sequence[Add | Upsert | Remove]) -> list[ChangeResult | Exception]:
+        """Make several changes, with one fsync."""
+        return [
+            _as_request_error(result) if isinstance(result, BridgehashError) else result
+            for result in self.store.change(changes)
+        ]
+
     def _as_codes(self, query: SearchQuery) -> NDArray[np.uint8]:
         if query.kind == "features":
             return self.encode(query.rows, query.domain)
@@ -152,6 +159,19 @@ class Catalogue:
             return self.items(query.domain)[1].get(query.rows)[0]
         except KeyError as error:
             raise RequestError(404, f"no item {error.args[0]}", "ids") from error
+
+
+def _as_request_error(error: BridgehashError) -> RequestError:
+    """Return the response to a change that was not made."""
+    if isinstance(error, IdExistsError):
+        return RequestError(409, f"item {error.id} exists; replace it with PUT", "ids")
+    if isinstance(error, JournalError):
+        return overloaded(str(error))
+    return (
+        invalid(error, error.argument)
+        if isinstance(error, InputError)
+        else RequestError(500, str(error))
+    )
 
 
 def measure_scores(catalogue: Catalogue) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from .settings import MAX_ID
+from ..index.batch import MAX_ID
 
 DomainName = Literal["source", "target", "any"]
 ArrayContent = Literal["features", "codes"]
@@ -178,3 +178,9 @@ class Health(BaseModel):
     """Status of the service."""
 
     status: str
+
+
+class Readiness(Health):
+    """Status of the service, and what went wrong before it started."""
+
+    warnings: list[str]

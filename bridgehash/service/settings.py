@@ -12,7 +12,6 @@ from pathlib import Path
 from .._core.errors import InputError, named
 
 KEY_VARIABLE = "BRIDGEHASH_API_KEY"
-MAX_ID = 2**53 - 1  # larger integers lose digits in some JSON parsers
 _MIN_KEY_LENGTH = 16
 
 

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
+from ..index.changes import Add, ChangeResult, Remove, Upsert
 from .batching import Batcher
 from .catalogue import Catalogue, SearchQuery, SearchResult, measure_scores
 from .settings import ServiceSettings
-from .store import Add, ChangeResult, Remove, Upsert
 
 _MAX_BATCH = 32  # searches per pass over the codes
 _MAX_QUERIES = 32  # queries of one part of a long search
@@ -57,7 +57,7 @@ class Workers:
                 on_batch=self.metrics.batches.labels(name, "search").observe,
             )
             self._changes[name] = Batcher(
-                each.store.change,
+                each.change,
                 self._other_pool,
                 concurrency=1,
                 max_batch=settings.limits.queue,

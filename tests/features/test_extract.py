@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from bridgehash import InputError, JournalError, __version__
-from bridgehash._core.journal import FRAMES
+from bridgehash._core.journal import Journal
 from bridgehash.features import BACKBONES, extract, gist, list_images, read_header, read_image
 from bridgehash.features.backbones import ExtractSettings
 
@@ -227,7 +227,14 @@ def test_a_changed_folder_is_refused(images: Path, out: Path) -> None:
 
 def test_another_kind_of_file_is_not_overwritten(images: Path, out: Path) -> None:
     part = out.parent / "x.npz.part"
-    for content in (b"not an image at all", FRAMES.join([b"[1]"]), FRAMES.join([b"\xff"])):
+    contents = [b"not an image at all"]
+    for header in (b"[1]", b"\xff"):
+        journal = Journal.open(out.parent / "other", header)
+        journal.append([b"record"])
+        contents.append(journal.path.read_bytes())
+        journal.restart(header)
+        journal.close()
+    for content in contents:
         part.write_bytes(content)
         with pytest.raises(InputError, match=r"x\.npz\.part: "):
             extract(images, "gist", out)

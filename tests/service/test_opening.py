@@ -89,7 +89,7 @@ def test_a_port_in_use_is_rejected(refused):
 
 def test_two_services_cannot_share_an_index(refused, files, settings):
     opened = open_catalogues(files[:1], settings)
-    assert "in use by another process; stop it first" in refused(PAIR)
+    assert "in use by another process; stop it, or wait" in refused(PAIR)
     close_catalogues(opened)
 
 

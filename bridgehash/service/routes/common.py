@@ -20,11 +20,10 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from ...codes import n_bytes
-from ...index.batch import packed_codes
+from ...index.batch import MAX_ID, packed_codes
 from ..catalogue import Catalogue
 from ..errors import PROBLEM_JSON, RequestError, invalid, validation_error
 from ..schemas import ArrayContent, DomainName, RequestSchema
-from ..settings import MAX_ID
 from ..workers import Workers
 
 PREFIX = "/v1/catalogues/{catalogue}"

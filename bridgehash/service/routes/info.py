@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from ..catalogue import Catalogue
 from ..errors import RequestError
-from ..schemas import CatalogueInfo, CatalogueList, CatalogueScores, Health
+from ..schemas import CatalogueInfo, CatalogueList, CatalogueScores, Health, Readiness
 from .common import PREFIX, AppWorkers, NamedCatalogue, errors, json_response
 
 router = APIRouter(tags=["info"])
@@ -53,15 +53,20 @@ async def health() -> Response:
     return json_response({"status": "alive"})
 
 
-@router.get("/ready", response_model=Health, responses=errors())
+@router.get("/ready", response_model=Readiness, responses=errors())
 async def ready(workers: AppWorkers) -> Response:
-    """Report that all catalogues are open and changes can be written."""
+    """Report that all catalogues are open and changes can be written.
+
+    `warnings` lists acknowledged changes that a damaged journal has lost.
+    """
     if workers.stopping:
         raise RequestError(503, "the service is stopping")
-    for catalogue in workers.catalogues.values():
-        if catalogue.store.problem:
-            raise RequestError(503, catalogue.store.problem)
-    return json_response({"status": "ready"})
+    stores = [catalogue.store for catalogue in workers.catalogues.values()]
+    for store in stores:
+        if problem := await workers.run_in_thread(store.problem):
+            raise RequestError(503, problem)
+    warnings = [store.warning for store in stores if store.warning]
+    return json_response({"status": "ready", "warnings": warnings})
 
 
 @router.get(

@@ -10,12 +10,12 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from ...index import HammingIndex
+from ...index.changes import Add, Remove, Upsert
 from .. import schemas
 from ..catalogue import Catalogue
 from ..errors import RequestError
 from ..images import MEDIA_TYPES
 from ..middleware import check_write_access
-from ..store import Add, Remove, Upsert
 from ..workers import Workers
 from . import common
 
