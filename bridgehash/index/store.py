@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import shutil
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from threading import Lock
@@ -115,7 +116,8 @@ class IndexStore:
                 lock.release()
                 raise
         if store.warning:
-            warnings.warn(store.warning, LostChangesWarning, stacklevel=2)
+            with _closed_on_error(store):
+                warnings.warn(store.warning, LostChangesWarning, stacklevel=2)
         return store
 
     def _open_journal(self, file: IndexFile, path: Path) -> None:
@@ -318,6 +320,15 @@ class IndexStore:
         n_added = len(self.index) - before
         ids = change.ids if given.ids is None else whole_ids(given.ids)  # not sorted
         return ChangeResult(ids, n_added, len(ids) - n_added)
+
+
+@contextmanager
+def _closed_on_error(store: IndexStore) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:  # a warning can be made an error
+        store.close()
+        raise
 
 
 def _keep_copy(path: Path) -> Path:
