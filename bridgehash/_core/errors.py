@@ -98,6 +98,8 @@ def named(
     try:
         yield
     except InputError as error:
+        if error.argument == name:
+            raise
         problem = str(error)
         raise type(error)(problem, name) from error.__cause__
     except (BridgehashError, MemoryError):

@@ -45,6 +45,7 @@ class FileLock:
     def __init__(self, path: StrPath, *, wait: float = 0.0) -> None:
         self.path = Path(path).resolve()
         self._name = os.fspath(path)
+        self._created = not self.path.exists()
         deadline = monotonic() + wait
         while not self._try():
             if monotonic() > deadline:
@@ -88,7 +89,7 @@ class FileLock:
     def release(self) -> None:
         """Release the lock; a file that was created and never written is deleted."""
         if self._descriptor >= 0:
-            if self.holds() and os.fstat(self._descriptor).st_size == 0:
+            if self._created and self.holds() and os.fstat(self._descriptor).st_size == 0:
                 self.path.unlink()
             os.close(self._descriptor)
             self._descriptor = -1

@@ -119,10 +119,10 @@ def read_index(path: StrPath, *, memory_map: bool = False) -> IndexFile:
     resolved = Path(path).resolve()
     for _ in range(_ATTEMPTS):
         with named(path), _unchanged(resolved) as unchanged:
-            file = _parse((map_model if memory_map else load_model)(resolved))
+            file = (map_model if memory_map else load_model)(path)
             journal = read_journal(journal_path(resolved))
             if unchanged():
-                return _replay(file, journal)
+                return _replay(_parse(file)._replace(path=resolved), journal)
     raise InputError("is replaced again and again by another process; try again", str(path))
 
 

@@ -111,7 +111,8 @@ class IndexStore:
                 file = read_index(path)
                 store = cls(Path(path), file, lock, max_journal_bytes)
                 store._open_journal(file, journal_path(lock.path))
-                remove_leftovers(lock.path)
+                for each in (lock.path, journal_path(lock.path)):
+                    remove_leftovers(each)
             except BaseException:
                 lock.release()
                 raise
@@ -145,13 +146,16 @@ class IndexStore:
 
     def problem(self) -> str:
         """Return why changes cannot be written or merged now; empty if they can."""
-        with self._lock:
-            journal = self._journal
-            if journal is None:
-                return ""
-            if monotonic() - self._probed >= _PROBE_SECONDS:
-                self._probe_result, self._probed = journal.probe(), monotonic()
-            return self._broken or journal.broken or self._merge_problem or self._probe_result
+        journal = self._journal
+        if journal is None:
+            return ""
+        if monotonic() - self._probed >= _PROBE_SECONDS and self._lock.acquire(blocking=False):
+            try:  # else a change is being written just now, which is as good a test
+                if self._journal is journal:  # not closed meanwhile
+                    self._probe_result, self._probed = journal.probe(), monotonic()
+            finally:
+                self._lock.release()
+        return self._broken or journal.broken or self._merge_problem or self._probe_result
 
     def add(
         self, codes: ArrayLike, ids: ArrayLike | None = None, *, tags: ArrayLike | None = None
