@@ -99,3 +99,13 @@ def _npz_files(folder: Path, reason: str) -> Iterator[Callable[[str], NpzFile]]:
             return opened[name]
 
         yield load
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures that tests have recorded, such as the number of kills."""
+    reports = terminalreporter.stats.get("passed", [])
+    figures = [pair for report in reports for pair in report.user_properties]
+    if figures:
+        terminalreporter.section("figures")
+        for name, value in figures:
+            terminalreporter.write_line(f"{name}: {value}")
