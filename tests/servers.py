@@ -101,14 +101,19 @@ class Proxy:
             self._run(self._pump, server, client, False)
 
     def _pump(self, source: socket.socket, sink: socket.socket, from_client: bool) -> None:
-        with suppress(OSError):
+        ends = [source, sink]
+        try:
             while data := source.recv(1 << 16):
                 if from_client and self.watch(data):
                     source.shutdown(socket.SHUT_RDWR)  # nothing more comes back to the client
                     sink.sendall(data)
                     sink.shutdown(socket.SHUT_WR)  # the server reads it, and then the end
+                    ends = []
                     return
                 sink.sendall(data)
-        for end in (source, sink):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        finally:  # also if `watch` fails: nobody must wait for an answer
+            for end in ends:
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)

@@ -173,7 +173,7 @@ def test_only_approximate_search_uses_hnsw(make: Make) -> None:
             values = {"queries": ["0" * 64], "k": 5}
             return str(connection.execute(statement, values).fetchall())
 
-        return index._session.read(work)
+        return index._session.read(index._table, work)
 
     assert "_code_idx" in plan()
     index.search_mode = "exact"
@@ -196,7 +196,7 @@ def test_a_connection_lost_between_operations_is_opened_again(
 
 def test_a_backend_that_is_ended_is_replaced(make: Make, execute: Any) -> None:
     index = make(8).add([[1]])
-    pid = index._session.read(lambda c: c.info.backend_pid)
+    pid = index._session.read(index._table, lambda c: c.info.backend_pid)
     execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
     assert len(index.add([[2]])) == 2
 
@@ -223,7 +223,7 @@ def test_a_connection_lost_in_the_middle_loses_nothing(
 def test_a_commit_whose_answer_is_lost_is_not_done_twice(
     through: PostgresIndex, proxy: Proxy, impatient: None, change: Any, outcome: int, n: int
 ) -> None:
-    _lose_once(proxy, b"COMMIT")
+    _lose_once(proxy, b"COMMIT\x00")
     assert change(through) == outcome
     assert proxy.n_connections == 2
     assert len(through) == n
@@ -233,7 +233,7 @@ def test_a_commit_that_did_not_arrive_is_done_again(
     through: PostgresIndex, proxy: Proxy, impatient: None, execute: Any
 ) -> None:
     def end_the_backend(data: bytes) -> bool:
-        if b"COMMIT" not in data or proxy.n_connections > 1:
+        if b"COMMIT\x00" not in data or proxy.n_connections > 1:
             return False
         pid = execute(
             "SELECT pid FROM pg_stat_activity WHERE application_name = 'bridgehash' "
