@@ -202,10 +202,6 @@ class EngineIndex(ABC):
         """Build the indexes of the server; call it after a bulk load."""
 
     @abstractmethod
-    def rename(self, name: str, *, replace: bool = False) -> None:
-        """Rename the index; with `replace`, drop an index of that name first."""
-
-    @abstractmethod
     def drop(self) -> None:
         """Drop the index with all its codes."""
 

@@ -30,7 +30,6 @@ from .base import (
     EngineSession,
     IndexInfo,
     Reach,
-    check_name,
     parse_url,
 )
 
@@ -328,17 +327,6 @@ class PostgresIndex(EngineIndex):
     def finish(self) -> None:
         """Build the indexes of the table; call it after the first bulk load."""
         self._session.write(lambda c: _create_indexes(c, self.name, self.search_mode))
-
-    def rename(self, name: str, *, replace: bool = False) -> None:
-        """Rename the table; with `replace`, drop an index of that name in the same transaction."""
-        check_name(name)
-
-        def work(connection: Connection) -> None:
-            _make_way(connection, name, self.place, replace=replace)
-            _rename_table(connection, self.name, name)
-
-        self._session.write(work)
-        self.name = name
 
     def drop(self) -> None:
         self._session.write(lambda c: _make_way(c, self.name, self.place, replace=True))

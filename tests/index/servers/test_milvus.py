@@ -17,7 +17,7 @@ import pytest
 from bridgehash._core.errors import EngineError, InputError
 from bridgehash.cli.main import main
 from bridgehash.index import HammingIndex
-from bridgehash.index.servers import base, create_index, index_exists, open_index
+from bridgehash.index.servers import base, build_index, create_index, index_exists, open_index
 from bridgehash.index.servers.milvus import MilvusIndex
 from tests.index.servers.cases import (
     TAGS,
@@ -126,8 +126,8 @@ def test_an_add_that_is_refused_leaves_nothing(make: Make) -> None:
 def test_an_add_that_fails_is_undone(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     index, works = make(8), MilvusIndex._send
 
-    def fails(self: Any, batch: Any, *, replace: bool) -> None:
-        works(self, batch, replace=replace)
+    def fails(self: Any, collection: str, batch: Any, *, replace: bool) -> None:
+        works(self, collection, batch, replace=replace)
         if batch.ids[0] == 20_000:
             raise EngineError("away")
 
@@ -219,10 +219,9 @@ def test_a_collection_is_replaced_only_on_request(make: Make, url: str) -> None:
     with open_index(url, "codes") as index:
         assert (index.n_bits, index.search_mode, len(index)) == (8, "exact", 1)
         assert index.about == {"model": 'it\'s "m"'}
-    other = make(16, "other").add([[1, 2], [3, 4]])
     with pytest.raises(EngineError, match="exists; replace it"):
-        other.rename("codes")
-    other.rename("codes", replace=True)
+        build_index(url, "codes", 16, [[1, 2], [3, 4]])
+    build_index(url, "codes", 16, [[1, 2], [3, 4]], replace=True).close()
     with open_index(url, "codes") as index:
         assert (index.n_bits, len(index)) == (16, 2)
 
