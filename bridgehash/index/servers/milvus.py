@@ -143,7 +143,7 @@ class MilvusIndex(EngineIndex):
 
     def __init__(self, session: MilvusSession, name: str, info: IndexInfo) -> None:
         super().__init__(session, name, info)
-        self._collection = name  # until the first operation asks
+        self._collection: str | None = None  # that the name stood for when it was last asked
 
     @classmethod
     def _create(cls, session: MilvusSession, name: str, info: IndexInfo, *, replace: bool) -> None:
@@ -233,22 +233,35 @@ class MilvusIndex(EngineIndex):
 
     def _on_current(self, work: Callable[[str], T]) -> T:
         """Return the result of `work(collection)`, repeated if another one took its place."""
+        collection = self._collection or self._ask_collection()
         for _ in range(_MOVES):
-            collection, failure = self._collection, None
+            failure = None
             try:
                 result = work(collection)
             except (EngineError, InputError) as error:
                 failure = error
-            current = _collection_of(self._session, self.name)
-            if current == collection or current is None:
+            try:
+                asked, collection = collection, self._ask_collection()
+            except EngineError as error:
+                if failure is not None:
+                    raise failure from error
+                raise EngineError(
+                    f"{error}; the operation was done, unless the index was replaced meanwhile"
+                ) from error
+            if collection == asked:
                 if failure is not None:
                     raise failure
                 return result
-            self._collection = current
         raise EngineError(
             f"{self.place}: collection {self.name} was replaced {_MOVES} times during one "
             "operation; repeat it later"
         )
+
+    def _ask_collection(self) -> str:
+        self._collection = collection = _collection_of(self._session, self.name)
+        if collection is None:
+            raise EngineError(f"{self.place}: collection {self.name} was dropped; build it again")
+        return collection
 
     def __len__(self) -> int:
         return self._on_current(lambda collection: self._count(collection, ""))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from tests.index.servers.cases import (
     check_same_answers,
     random_codes,
 )
-from tests.servers import Proxy
+from tests.servers import Proxy, proxy_of
 
 psycopg = pytest.importorskip("psycopg", reason="no driver: pip install 'bridgehash[postgres]'")
 from bridgehash.index.servers import postgres as postgres_tables  # noqa: E402
@@ -63,9 +62,7 @@ def make(postgres_url: str, name: str) -> Iterator[Make]:
 
 @pytest.fixture
 def proxy(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    folder = Path(tmp_path_factory.mktemp("s"))
-    real = postgres_url.rpartition("host=")[2]
-    between = Proxy(socket.AF_UNIX, str(folder / ".s.PGSQL.5432"), f"{real}/.s.PGSQL.5432")
+    between, _ = proxy_of(postgres_url, tmp_path_factory.mktemp("s"))
     yield between
     between.close()
 
