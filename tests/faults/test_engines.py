@@ -111,8 +111,12 @@ class Readers:
         self._pool.shutdown()
 
 
-def unfinished(execute: Any) -> list[Any]:
-    return execute("SELECT relname FROM pg_class WHERE relname LIKE 'bridgehash%'")
+def unfinished(execute: Any, name: str) -> list[Any]:
+    """Tables that a build of this name may have left."""
+    return execute(
+        "SELECT relname FROM pg_class WHERE relkind = 'r' "
+        f"AND (relname LIKE 'bridgehash%' OR relname LIKE '{name}\\_%')"
+    )
 
 
 @sizes(8, 60)
@@ -126,7 +130,7 @@ def test_overlapping_builds_replace_each_other_and_readers_see_whole_ones(
             one.result()
     with open_index(postgres_url, name) as index:
         assert 1 <= number_of_build(index) <= n
-    assert unfinished(execute) == []
+    assert unfinished(execute, name) == []
     print(f"{n} overlapping builds, {readers.seen.total()} reads, none partial or missing")
 
 
@@ -140,7 +144,7 @@ def test_one_of_overlapping_builds_gets_a_free_name(
     assert all(f"table {name} exists" in failure for failure in failures.values())
     with open_index(postgres_url, name) as index:
         assert {number_of_build(index)} == set(range(n)) - set(failures)
-    assert unfinished(execute) == []
+    assert unfinished(execute, name) == []
     print(f"{n} overlapping builds of a new name: 1 succeeded, {n - 1} were told that it exists")
 
 
@@ -162,7 +166,7 @@ def test_a_killed_build_leaves_nothing(
         process.wait()
         (pid,) = waiting[0]
         execute("SELECT pg_terminate_backend(%s, 10000)", [pid])  # as keepalives do at last
-    assert unfinished(execute) == []
+    assert unfinished(execute, name) == []
     with open_index(postgres_url, name) as index:
         assert number_of_build(index) == 1
 
@@ -342,7 +346,7 @@ def test_a_connection_that_is_cut_at_any_point_changes_nothing_or_once(
             proxy.watch = lambda data: False
         if next(sent) <= place:
             break
-    assert unfinished(execute) == []
+    assert unfinished(execute, name) == []
     assert place > 3
     print(f"{operation}: cut at {place // n} places, every outcome right")
 

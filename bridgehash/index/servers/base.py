@@ -287,14 +287,14 @@ def build_index(
 
     Parameters
     ----------
+    url, name, n_bits, search, about
+        As for `create_index`.
     codes, ids, tags
         As for `EngineIndex.add`; default ids are 0, 1, ...
     replace : bool, default=False
-        Take the place of an index of this name. It is searched until then.
+        Take the place of an index of this name, which is searched until then.
     reach : callable, optional
         Is called with the number of codes sent, and of all.
-
-    The other parameters are those of `create_index`.
     """
     engine, n_bits = _engine(url), check_number(n_bits, "n_bits", 1, MAX_BITS)
     info = IndexInfo(n_bits, check_search_mode(search), dict(about or {}))

@@ -219,10 +219,11 @@ class PostgresIndex(EngineIndex):
         session.write(work)
 
     def _build(self, info: IndexInfo, batch: Batch, reach: Reach, *, replace: bool) -> None:
-        unfinished = f"{_MARK}_{uuid.uuid4().hex}"
         _create_extension(self._session)
 
         def work(connection: Connection) -> None:
+            # A lost attempt may still hold its name, so every attempt has its own.
+            unfinished = f"{_MARK}_{uuid.uuid4().hex}"
             _create_table(connection, unfinished, info)
             _copy(connection, sql.Identifier(unfinished), batch, self.n_bits, reach)
             _create_indexes(connection, unfinished, self.search_mode)
@@ -497,6 +498,8 @@ def _make_way(connection: Connection, name: str, place: str, *, replace: bool) -
     Drops a table of this name if `replace` allows it and bridgehash created it. It is used by
     others until the transaction is committed.
     """
+    # If the client disappears now, others must not wait for its locks until TCP gives up.
+    connection.execute("SET LOCAL idle_in_transaction_session_timeout = '30s'")
     lock = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
     connection.execute(lock, [f"{_MARK} {name}"])
     table = _describe_table(connection, name, place)
