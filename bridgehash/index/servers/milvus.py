@@ -153,7 +153,8 @@ class MilvusIndex(EngineIndex):
     def _build(self, info: IndexInfo, batch: Batch, reach: Reach, *, replace: bool) -> None:
         session = self._session
         self._check_free(replace=replace)
-        _drop_leftovers(session)
+        with suppress(EngineError):  # this build does not depend on it
+            _drop_leftovers(session)
         collection = f"{self.name[:46]}_{uuid.uuid4().hex[:16]}"
         try:
             _create_collection(session, collection, info, self.tag_bytes)

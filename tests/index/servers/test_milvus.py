@@ -315,7 +315,7 @@ def test_one_of_overlapping_builds_gets_a_free_name(url: str, collections: Any) 
 
 def test_only_leftovers_of_dead_builds_are_dropped(url: str, make: Make, collections: Any) -> None:
     make(8, "shop_loading").add([[1]])
-    session, info = make(8)._session, IndexInfo(8)
+    session, info = make(8, "other")._session, IndexInfo(8)
     now = int(time())
     for name, state in {"dead": str(now - 4000), "alive": str(now), "old": "done"}.items():
         milvus._create_collection(session, f"shop_{name}", info, 10)
@@ -332,7 +332,7 @@ def test_only_leftovers_of_dead_builds_are_dropped(url: str, make: Make, collect
 def test_a_collection_of_an_earlier_version_is_replaced(
     url: str, make: Make, collections: Any
 ) -> None:
-    session = make(8)._session
+    session = make(8, "other")._session
     milvus._create_collection(session, "shop", IndexInfo(8), 10)
     with open_index(url, "shop") as index:
         assert len(index.add([[1]])) == 1
