@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -169,6 +169,30 @@ def test_a_killed_build_leaves_nothing(
     assert unfinished(execute, name) == []
     with open_index(postgres_url, name) as index:
         assert number_of_build(index) == 1
+
+
+def test_a_build_waits_for_searches_instead_of_starting_again(
+    postgres_url: str, name: str, execute: Any
+) -> None:
+    build(postgres_url, name, 1, replace=False)
+    hasty, loads = f"{postgres_url}&options=-c%20lock_timeout%3D50ms", []
+    with ThreadPoolExecutor(1) as pool:
+        with psycopg.connect(postgres_url) as reader:
+            reader.execute(f"LOCK TABLE {name} IN ACCESS SHARE MODE")
+            end = pool.submit(
+                build_index,
+                *(hasty, name, N_BITS, np.full((LEAST + 2, 1), 2, np.uint8)),
+                replace=True,
+                reach=lambda done, total: loads.append(done),
+            )
+            waits = "SELECT FROM pg_locks WHERE relation = %s::regclass::oid AND NOT granted"
+            while not execute(waits, [name]):
+                assert not end.done()
+            sleep(0.2)  # longer than the lock timeout
+        end.result().close()
+    assert loads == [LEAST + 2]
+    with open_index(postgres_url, name) as index:
+        assert number_of_build(index) == 2
 
 
 class Change(NamedTuple):
