@@ -256,7 +256,7 @@ def build(url: str, number: int, *, replace: bool) -> None:
 
 def number_of_build(index: Any) -> int:
     """The number of the build that an index comes from, if it is complete."""
-    distances, ids = index.search([[0]], 100)
+    distances, ids = index.search([[0]], 200)
     found = distances[ids >= 0]
     number = len(found) - 40
     assert number >= 0, f"only {len(found)} codes"
@@ -281,7 +281,7 @@ def test_overlapping_builds_replace_each_other_and_readers_see_whole_ones(
     url: str, collections: Any
 ) -> None:
     build(url, 0, replace=False)
-    stop, n_builds = threading.Event(), 8
+    stop, n_builds = threading.Event(), 60
 
     def read(stays: bool) -> int:
         n = 0
