@@ -37,15 +37,23 @@ def postgres_server(run: str) -> Iterator[str]:
         handle.cleanup()
 
 
+def proxy_of(postgres_url: str, folder: Path) -> tuple[Proxy, str]:
+    """A proxy of a PostgreSQL server, and the URL of the server behind it."""
+    real = postgres_url.rpartition("host=")[2]
+    between = Proxy(socket.AF_UNIX, str(folder / ".s.PGSQL.5432"), f"{real}/.s.PGSQL.5432")
+    return between, f"postgresql://postgres@/postgres?host={folder}"
+
+
 class Proxy:
     """Passes bytes on between clients and a server, until it is told to cut.
 
-    `watch` sees what clients send; where it answers True, the bytes still reach the server, but
-    the connection is cut before its answer comes back.
+    `watch` sees what clients send; where it answers True, the bytes still reach the server (unless
+    `delivers` is False), but the connection is cut before its answer comes back.
     """
 
     def __init__(self, family: int, here: Any, there: Any) -> None:
         self.watch: Callable[[bytes], bool] = lambda data: False
+        self.delivers = True
         self.n_connections = 0
         self._family, self._here, self._there = family, here, there
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
@@ -101,14 +109,20 @@ class Proxy:
             self._run(self._pump, server, client, False)
 
     def _pump(self, source: socket.socket, sink: socket.socket, from_client: bool) -> None:
-        with suppress(OSError):
+        ends = [source, sink]
+        try:
             while data := source.recv(1 << 16):
                 if from_client and self.watch(data):
                     source.shutdown(socket.SHUT_RDWR)  # nothing more comes back to the client
-                    sink.sendall(data)
+                    if self.delivers:
+                        sink.sendall(data)
                     sink.shutdown(socket.SHUT_WR)  # the server reads it, and then the end
+                    ends = []
                     return
                 sink.sendall(data)
-        for end in (source, sink):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        finally:  # also if `watch` fails: nobody must wait for an answer
+            for end in ends:
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)

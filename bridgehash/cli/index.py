@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.filesize import decimal
 
-from bridgehash._core.errors import EngineError, InputError, named
+from bridgehash._core.errors import InputError, named
 from bridgehash._core.progress import countdown
 from bridgehash.cli import options as opt
 from bridgehash.cli.console import counted, may_animate, note, show_fields
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from bridgehash.index.servers import EngineIndex
 
 _SUFFIXES = (".bhi",)
-_BATCH = 100_000  # codes per transaction
+_MANY = 100_000  # codes: from here on a progress bar shows that they are sent
 _WAIT = 5.0  # seconds for another process that changes the same index file
-_LOADING = "_loading"  # suffix of the name of an incomplete index
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
@@ -198,7 +197,7 @@ def index_record(index: str, engine: str | None) -> dict[str, Any]:
     """Return what is known about an index, as JSON values."""
     from bridgehash.index import HammingIndex
 
-    with open_for(index, engine, memory_map=True) as opened:
+    with open_for(index, engine) as opened:
         place: dict[str, Any]
         if isinstance(opened, HammingIndex):
             place = {"file": index, "file_size": Path(index).stat().st_size}
@@ -265,16 +264,14 @@ def _whole_numbers(ids: NDArray[Any], spec: str) -> NDArray[np.int64]:
 def open_for(
     index: str,
     engine: str | None,
-    *,
-    memory_map: bool = False,
     search: opt.SearchKind | None = None,
 ) -> Iterator[HammingIndex | EngineIndex]:
-    """Open the index of a file or of a server; close it at the end."""
+    """Open the index of a file or of a server for reading; close it at the end."""
     from bridgehash.index import HammingIndex
     from bridgehash.index.servers import open_index
 
     if engine is None:
-        yield HammingIndex.load(index, memory_map=memory_map)
+        yield HammingIndex.load(index, memory_map=True)
         return
     with open_index(engine, index, search=search.value if search else None) as opened:
         yield opened
@@ -292,7 +289,6 @@ def _change(
     replace: bool,
 ) -> None:
     """Add or upsert codes of the same model and domain."""
-    from bridgehash.index import IndexStore
     from bridgehash.models.provenance import check_same_domain, check_same_model
 
     with _open_to_change(index, engine) as opened:
@@ -300,9 +296,7 @@ def _change(
         codes = load_codes(data, model, domain, _index_of(opened).n_bits, ids, tags)
         check_same_model(about, codes.about, index, model)
         check_same_domain(about, codes.about, index)
-        if not isinstance(opened, IndexStore):
-            _load_in_batches(opened, codes, replace=replace)
-        elif replace and codes.ids is not None:
+        if replace and codes.ids is not None:
             opened.upsert(codes.codes, codes.ids, tags=codes.tags)
         else:
             opened.add(codes.codes, codes.ids, tags=codes.tags)
@@ -346,9 +340,8 @@ def _show_written(opened: HammingIndex | IndexStore | EngineIndex, name: str) ->
 def _check_free(url: str, name: str, *, replace: bool) -> None:
     """Refuse the name of an existing index, before any work."""
     from bridgehash.index.servers import index_exists
-    from bridgehash.index.servers.base import check_name, parse_url
+    from bridgehash.index.servers.base import parse_url
 
-    check_name(name + _LOADING)
     if index_exists(url, name) and not replace:
         raise InputError(
             f"exists already at {parse_url(url).shown}; use --replace to overwrite it, or another "
@@ -360,63 +353,19 @@ def _check_free(url: str, name: str, *, replace: bool) -> None:
 def _build_on_server(
     url: str, name: str, codes: CodeRows, *, search: opt.SearchKind, replace: bool
 ) -> EngineIndex:
-    """Build an index under a temporary name, and rename it when it is complete.
+    """Build an index on a server, with a progress bar if it is large."""
+    from bridgehash.index.servers import build_index
 
-    The next build drops what a killed build has left.
-    """
-    from bridgehash.index.servers import create_index
-
-    index = create_index(
-        url,
-        name + _LOADING,
-        codes.n_bits,
-        search=search.value,
-        about=codes.about,
-        replace=True,
-    )
-    try:
-        _load_in_batches(index, codes)
-        index.finish()
-        index.rename(name, replace=replace)
-    except BaseException:
-        with index, suppress(EngineError):  # report the first failure
-            index.drop()
-        raise
-    return index
-
-
-def _load_in_batches(index: EngineIndex, codes: CodeRows, *, replace: bool = False) -> None:
-    """Add or upsert codes; after a failure the index is restored if possible."""
-    from bridgehash.index.batch import checked_batch
-
-    first = index.next_id() if codes.ids is None else 0
-    batch = checked_batch(codes.codes, codes.ids, codes.tags, index.n_bits, first)
-    n, put = len(batch.ids), index.upsert if replace else index.add
-    done = 0
-    with countdown("load", visible=may_animate() and n > _BATCH) as reach:
-        try:
-            while done < n:
-                rows = slice(done, done + _BATCH)
-                tags = None if batch.tags is None else batch.tags[rows]
-                put(batch.codes[rows], batch.ids[rows], tags=tags)
-                done = min(done + _BATCH, n)
-                reach(done, n)
-        except BaseException as error:
-            if done:
-                _take_back(index, batch.ids[:done], n, error, replaced=replace)
-            raise
-
-
-def _take_back(
-    index: EngineIndex, ids: NDArray[np.int64], n: int, error: BaseException, *, replaced: bool
-) -> None:
-    """Remove the codes of a load that failed, or report what was loaded."""
-    loaded = f"{error}; {len(ids)} of {n} codes were loaded"
-    if replaced:
-        raise InputError(f"{loaded}: run the same command again for the rest") from error
-    try:
-        index.remove(ids)
-    except EngineError:
-        raise InputError(
-            f"{loaded}, ids {ids[0]} to {ids[-1]}: remove them, or use `index upsert` with --ids"
-        ) from error
+    with countdown("load", visible=may_animate() and len(codes.codes) > _MANY) as reach:
+        return build_index(
+            url,
+            name,
+            codes.n_bits,
+            codes.codes,
+            codes.ids,
+            tags=codes.tags,
+            search=search.value,
+            about=codes.about,
+            replace=replace,
+            reach=reach,
+        )

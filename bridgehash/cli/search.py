@@ -74,7 +74,7 @@ def search(
         raise InputError("works with an index file only; drop it or --engine", "--rerank")
     if search and engine is None:
         raise InputError("needs --engine; an index file is always searched exactly", "--search")
-    with open_for(index, engine, memory_map=True, search=search) as opened:
+    with open_for(index, engine, search) as opened:
         query = load_codes(queries, model, domain, opened.n_bits, with_projections=rerank)
         check_same_model(opened.about, query.about, index, model)
         started = perf_counter()

@@ -1,8 +1,8 @@
 """What all engines share: the interface of an index, URLs, names, and retries.
 
 `create_index` and `open_index` choose the engine by the URL and import its driver. An engine gives
-the same results as `HammingIndex`. If a connection is lost, it is opened again and the operation is
-repeated.
+the same results as `HammingIndex`. An operation is repeated if its connection is lost, or if the
+server stopped it because of the operations of other clients.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from random import uniform
 from threading import RLock
 from time import sleep
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
@@ -21,17 +22,35 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..._core.errors import EngineError, InputError
 from ...codes import MAX_BITS
-from ..batch import Batch, Ids, SearchMode, check_number, check_search_mode, checked_batch
+from ..batch import MAX_ID, Batch, Ids, SearchMode, check_number, check_search_mode, checked_batch
 
-PAUSES = (0.2, 1.0, 3.0, 8.0)  # seconds before the retries of an operation
+PAUSES = (0.2, 1.0, 3.0, 8.0)  # seconds before the retries of an operation, times 0.5 to 1.5
+IDS_END = MAX_ID + 1
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _SCHEMES = ("postgresql", "postgres", "milvus")
 
 T = TypeVar("T")
+Reach = Callable[[int, int], None]  # is called with the number of codes sent, and of all
 
 
-class ConnectionLost(Exception):
-    """A lost connection: the operation can be retried on a new one."""
+class RetryableError(Exception):
+    """A failure after which the operation can be repeated."""
+
+    outcome: ClassVar[str]  # of the last attempt
+
+
+class ConnectionLost(RetryableError):
+    """A lost connection: the operation can be repeated on a new one."""
+
+    outcome = (
+        "the connection was lost and could not be opened again ({}); check that the server runs"
+    )
+
+
+class Conflict(RetryableError):
+    """An operation that was undone because of other clients, for example after a deadlock."""
+
+    outcome = "stopped by other clients at every attempt, nothing was changed ({}); repeat it later"
 
 
 class IndexInfo(NamedTuple):
@@ -78,20 +97,17 @@ class EngineSession(ABC):
             raise
 
     def _retry(self, work: Callable[[], T]) -> T:
-        """Return the result of `work`, repeated after a pause while the connection is lost."""
+        """Return the result of `work`, repeated after a pause while it can be."""
         with self._lock:
-            for pause in PAUSES:
+            for pause in (*PAUSES, None):
                 try:
                     return work()
-                except ConnectionLost:
-                    sleep(pause)
-            try:
-                return work()
-            except ConnectionLost as error:
-                raise EngineError(
-                    f"{self.place}: the connection was lost and could not be opened again "
-                    f"({error}); check that the server runs"
-                ) from error
+                except RetryableError as error:
+                    if pause is None:
+                        reason = error.outcome.format(error)
+                        raise EngineError(f"{self.place}: {reason}") from error
+                    sleep(pause * uniform(0.5, 1.5))  # not at the same time as other clients
+            raise AssertionError("the last attempt returns or raises")
 
 
 class EngineIndex(ABC):
@@ -128,6 +144,13 @@ class EngineIndex(ABC):
     def _create(cls, session: Any, name: str, info: IndexInfo, *, replace: bool) -> None:
         """Create an empty table or collection; with `replace`, drop an index of this name first."""
 
+    @abstractmethod
+    def _build(self, info: IndexInfo, batch: Batch, reach: Reach, *, replace: bool) -> None:
+        """Create the table or collection with these codes; it appears when it is complete.
+
+        With `replace`, it takes the place of an index of this name.
+        """
+
     @classmethod
     @abstractmethod
     def _describe(cls, session: Any, name: str) -> IndexInfo | None:
@@ -144,7 +167,11 @@ class EngineIndex(ABC):
 
     @abstractmethod
     def next_id(self) -> int:
-        """Return the id that the next code without an id gets."""
+        """Return the id that the next code without an id gets.
+
+        Codes without ids get consecutive ids above the highest, as long as these stay below 2**53;
+        else they get the lowest ones that are free.
+        """
 
     @abstractmethod
     def add(
@@ -173,10 +200,6 @@ class EngineIndex(ABC):
     @abstractmethod
     def finish(self) -> None:
         """Build the indexes of the server; call it after a bulk load."""
-
-    @abstractmethod
-    def rename(self, name: str, *, replace: bool = False) -> None:
-        """Rename the index; with `replace`, drop an index of that name first."""
 
     @abstractmethod
     def drop(self) -> None:
@@ -245,6 +268,42 @@ def create_index(
     with session.close_on_error():
         engine._create(session, name, info, replace=replace)
     return engine(session, name, info)
+
+
+def build_index(
+    url: str,
+    name: str,
+    n_bits: int,
+    codes: ArrayLike,
+    ids: ArrayLike | None = None,
+    *,
+    tags: ArrayLike | None = None,
+    search: SearchMode = "exact",
+    about: Mapping[str, str] | None = None,
+    replace: bool = False,
+    reach: Reach = lambda done, total: None,
+) -> EngineIndex:
+    """Build a complete index on a server; others see it when it is complete, or not at all.
+
+    Parameters
+    ----------
+    url, name, n_bits, search, about
+        As for `create_index`.
+    codes, ids, tags
+        As for `EngineIndex.add`; default ids are 0, 1, ...
+    replace : bool, default=False
+        Take the place of an index of this name, which is searched until then.
+    reach : callable, optional
+        Is called with the number of codes sent, and of all.
+    """
+    engine, n_bits = _engine(url), check_number(n_bits, "n_bits", 1, MAX_BITS)
+    info = IndexInfo(n_bits, check_search_mode(search), dict(about or {}))
+    check_name(name)
+    session = engine.session_type(url)
+    with session.close_on_error():
+        index = engine(session, name, info)
+        index._build(info, index._check(codes, ids, tags), reach, replace=replace)
+    return index
 
 
 def open_index(url: str, name: str, *, search: SearchMode | None = None) -> EngineIndex:

@@ -1,25 +1,33 @@
 """An index in a collection of Milvus.
 
 The collection has the fields `id`, `code` and `tag`; its description is JSON with the properties of
-the index. Milvus orders equal distances at random, so `nearest` asks for more codes than needed
-until all ties at the k-th place are known. Milvus has no transactions: an operation is sent as
-requests of some thousand rows, each of which is done completely or not at all. If the connection is
-lost, a request is sent again as an upsert, so no row is stored twice.
+the index. It has a name of its own; the name of the index is an alias, which is moved to a new
+collection in one step. Then the old one is dropped. A collection that is being dropped answers as
+if it were empty: an operation therefore asks afterwards whether the alias has moved, and if so it
+is repeated. A property of the collection says whether it is still being built.
+
+Milvus orders equal distances at random, so `nearest` asks for more codes than needed until all ties
+at the k-th place are known. Milvus has no transactions: an operation is sent as requests of some
+thousand rows, each of which is done completely or not at all. If the connection is lost, a request
+is sent again as an upsert, so no row is stored twice.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
+from time import time
 from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..._core.errors import EngineError
+from ..._core.errors import EngineError, InputError
 from ...codes import n_bytes
 from ..batch import (
     Batch,
@@ -30,7 +38,7 @@ from ..batch import (
     packed_codes,
     whole_ids,
 )
-from .base import ConnectionLost, EngineIndex, EngineSession, IndexInfo, check_name, parse_url
+from .base import IDS_END, ConnectionLost, EngineIndex, EngineSession, IndexInfo, Reach, parse_url
 
 T = TypeVar("T")
 
@@ -43,10 +51,14 @@ _N_LISTS = 128
 _PORT = 19530
 _TIMEOUT = 10  # seconds for a connection
 _UNAVAILABLE, _RATE_LIMIT = 2, 8  # error codes of Milvus
+_NOT_FOUND, _NAME_TAKEN, _ALIAS_TAKEN = 100, 1601, 1602
+_STATE, _DONE = "bridgehash.building", "done"  # a property: seconds since 1970, or that it is done
+_ABANDONED = 3600  # seconds without a sign of a build
+_MOVES = 20  # of an alias during one operation
 _ROWS = 20_000  # per request
 _IDS = 5_000  # looked up per request
 _RESULTS = 200_000  # codes in one answer
-_IDS_END = 2**63 - 1
+_HIGHEST_ID = 2**63 - 1
 
 
 class MilvusSession(EngineSession):
@@ -75,7 +87,7 @@ class MilvusSession(EngineSession):
         for name in ("pymilvus", "pymilvus.milvus_client"):  # it logs what it also raises
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._new_client = pymilvus.MilvusClient
-        self._errors: tuple[type[Exception], ...] = (pymilvus.MilvusException, grpc.RpcError)
+        self.errors: tuple[type[Exception], ...] = (pymilvus.MilvusException, grpc.RpcError)
         self._client: Any = None
         super().__init__(address.shown)
 
@@ -86,7 +98,7 @@ class MilvusSession(EngineSession):
             client = self._connect()
             try:
                 return work(client)
-            except self._errors as error:
+            except self.errors as error:
                 code = getattr(error, "code", None)
                 code = code if isinstance(code, int) else None  # the codes of gRPC are no integers
                 if code is None or code == _UNAVAILABLE:
@@ -107,7 +119,7 @@ class MilvusSession(EngineSession):
         if self._client is None:
             try:
                 self._client = self._new_client(**self._options, timeout=_TIMEOUT, dedicated=True)
-            except self._errors as error:
+            except self.errors as error:
                 raise ConnectionLost(_reason(error)) from error
         return self._client
 
@@ -129,39 +141,78 @@ class MilvusIndex(EngineIndex):
     session_type = MilvusSession
     n_probe = 16
 
+    def __init__(self, session: MilvusSession, name: str, info: IndexInfo) -> None:
+        super().__init__(session, name, info)
+        self._collection: str | None = None  # that the name stood for when it was last asked
+
     @classmethod
     def _create(cls, session: MilvusSession, name: str, info: IndexInfo, *, replace: bool) -> None:
-        cls._make_way(session, name, replace=replace)
-        from pymilvus import DataType
+        nothing = Batch(np.empty((0, n_bytes(info.n_bits)), np.uint8), np.empty(0, np.int64), None)
+        cls(session, name, info)._build(info, nothing, lambda done, total: None, replace=replace)
+
+    def _build(self, info: IndexInfo, batch: Batch, reach: Reach, *, replace: bool) -> None:
+        session = self._session
+        self._check_free(replace=replace)
+        with suppress(EngineError):  # this build does not depend on it
+            _drop_leftovers(session)
+        collection = f"{self.name[:46]}_{uuid.uuid4().hex[:16]}"
+        try:
+            _create_collection(session, collection, info, self.tag_bytes)
+            done = 0
+            for part in _parts(batch):
+                self._send(collection, part, replace=False)
+                _set_state(session, collection, str(int(time())))
+                done += len(part.ids)
+                reach(done, len(batch.ids))
+            if done:
+                session.call(lambda client: client.flush(collection))
+            self._take_name(collection, replace=replace)
+        except BaseException:
+            with suppress(EngineError):  # report the first error
+                if _collection_of(session, self.name) != collection:
+                    _drop_collection(session, collection)
+            raise
+        self._collection = collection
+        with suppress(EngineError):  # the index is complete; a later build drops what is left
+            _set_state(session, collection, _DONE)
+            _drop_leftovers(session)
+
+    def _check_free(self, *, replace: bool) -> None:
+        if self._describe(self._session, self.name) is not None and not replace:
+            raise EngineError(
+                f"{self.place}: collection {self.name} exists; replace it or choose another name"
+            )
+
+    def _take_name(self, collection: str, *, replace: bool) -> None:
+        """Let the name of the index stand for this collection, in one step.
+
+        Only a collection that has this name itself, as earlier versions created it, is renamed
+        first.
+        """
+        session = self._session
 
         def work(client: Any) -> None:
-            text = json.dumps({_MARK: 1, **{field: getattr(info, field) for field in _PROPERTIES}})
-            schema = client.create_schema(auto_id=False, description=text)
-            schema.add_field("id", DataType.INT64, is_primary=True)
-            schema.add_field("code", DataType.BINARY_VECTOR, dim=8 * n_bytes(info.n_bits))
-            schema.add_field("tag", DataType.VARCHAR, max_length=cls.tag_bytes)
-            index = client.prepare_index_params()
-            index.add_index(
-                "code",
-                index_type="BIN_FLAT" if info.search == "exact" else "BIN_IVF_FLAT",
-                metric_type="HAMMING",
-                params={"nlist": _N_LISTS},
-            )
-            client.create_collection(
-                name,
-                schema=schema,
-                index_params=index,
-                num_shards=session.n_shards,
-                consistency_level="Strong",
-            )
+            try:
+                client.create_alias(collection, self.name)
+            except session.errors as error:
+                if error.code not in (_NAME_TAKEN, _ALIAS_TAKEN):
+                    raise
+                self._check_free(replace=replace)
+                if error.code == _NAME_TAKEN:
+                    old = f"{self.name[:46]}_{uuid.uuid4().hex[:16]}"
+                    client.rename_collection(self.name, old)
+                    client.create_alias(collection, self.name)
+                    client.alter_collection_properties(old, properties={_STATE: _DONE})
+                else:
+                    client.alter_alias(collection, self.name)
 
         session.call(work)
 
     @classmethod
     def _describe(cls, session: MilvusSession, name: str) -> IndexInfo | None:
-        if not session.call(lambda client: client.has_collection(name)):
+        record = _record(session, name)
+        if record is None:
             return None
-        record = session.call(lambda client: client.describe_collection(name))
         fields = {field["name"]: field["type"].name for field in record["fields"]}
         try:
             content = json.loads(record["description"])
@@ -174,68 +225,107 @@ class MilvusIndex(EngineIndex):
                 "changed; choose another name"
             ) from error
 
-    @classmethod
-    def _make_way(cls, session: MilvusSession, name: str, *, replace: bool) -> None:
-        """Drop an index of this name if `replace` allows it."""
-        if cls._describe(session, name) is None:
-            return
-        if not replace:
-            raise EngineError(
-                f"{session.place}: collection {name} exists; replace it or choose another name"
-            )
-        session.call(lambda client: client.drop_collection(name))
-
     def _prepare(self) -> None:
-        self._session.call(lambda client: client.load_collection(self.name, retry_times=0))
+        self._on_current(
+            lambda name: self._session.call(
+                lambda client: client.load_collection(name, retry_times=0)
+            )
+        )
+
+    def _on_current(self, work: Callable[[str], T]) -> T:
+        """Return the result of `work(collection)`, repeated if another one took its place."""
+        collection = self._collection or self._ask_collection()
+        for _ in range(_MOVES):
+            failure = None
+            try:
+                result = work(collection)
+            except (EngineError, InputError) as error:
+                failure = error
+            try:
+                asked, collection = collection, self._ask_collection()
+            except EngineError as error:
+                if failure is not None:
+                    raise failure from error
+                raise EngineError(
+                    f"{error}; the operation was done, unless the index was replaced meanwhile"
+                ) from error
+            if collection == asked:
+                if failure is not None:
+                    raise failure
+                return result
+        raise EngineError(
+            f"{self.place}: collection {self.name} was replaced {_MOVES} times during one "
+            "operation; repeat it later"
+        )
+
+    def _ask_collection(self) -> str:
+        self._collection = collection = _collection_of(self._session, self.name)
+        if collection is None:
+            raise EngineError(f"{self.place}: collection {self.name} was dropped; build it again")
+        return collection
 
     def __len__(self) -> int:
-        rows = self._session.call(
-            lambda client: client.query(self.name, filter="", output_fields=["count(*)"], **_STRONG)
-        )
-        return int(rows[0]["count(*)"])
+        return self._on_current(lambda collection: self._count(collection, ""))
 
     def next_id(self) -> int:
-        # Milvus has no maximum: bisection finds it.
-        low, high = 0, _IDS_END
-        probe = max(0, len(self) - 1)  # the answer at once if ids have no gaps
-        while low < high:
-            known = self._query_ids(f"id >= {probe}", limit=MOST)
-            if 0 < len(known) < MOST:
-                return max(known) + 1
-            low, high = (max(known) + 1, high) if known else (low, probe)
-            probe = min(4 * low, (low + high) // 2) if low else high // 2
-        return low
+        return self._on_current(lambda collection: self._first_free_id(collection, 1))
 
     def add(
         self, codes: ArrayLike, ids: ArrayLike | None = None, *, tags: ArrayLike | None = None
     ) -> Self:
         batch = self._check(codes, ids, tags)
-        if ids is None:
-            batch = batch._replace(ids=batch.ids + self.next_id())
-        elif len(batch.ids) and self._query_ids(f"id >= {batch.ids[0]}", limit=1):
-            existing = self._existing(batch.ids)
+        self._on_current(lambda collection: self._add(collection, batch, numbered=ids is None))
+        return self
+
+    def _add(self, collection: str, batch: Batch, *, numbered: bool) -> None:
+        if numbered:
+            first = self._first_free_id(collection, len(batch.ids))
+            batch = batch._replace(ids=batch.ids + first)
+        elif len(batch.ids) and self._query_ids(collection, f"id >= {batch.ids[0]}", limit=1):
+            existing = self._existing(collection, batch.ids)
             if existing:
                 raise id_exists(min(existing))
         sent = 0
         try:
             for part in _parts(batch):
                 sent += len(part.ids)
-                self._send(part, replace=False)
-        except BaseException:
-            with suppress(EngineError):  # report the first error
-                self._delete(batch.ids[:sent])
+                self._send(collection, part, replace=False)
+        except BaseException as error:
+            try:
+                self._delete(collection, batch.ids[:sent])
+            except EngineError:
+                raise EngineError(
+                    f"{error}; up to {sent} of {len(batch.ids)} codes are stored, ids "
+                    f"{batch.ids[0]} to {batch.ids[sent - 1]}: remove them, or upsert them"
+                ) from error
             raise
-        return self
 
     def upsert(self, codes: ArrayLike, ids: ArrayLike, *, tags: ArrayLike | None = None) -> Self:
-        for part in _parts(self._check(codes, ids, tags)):
-            self._send(part, replace=True)
+        batch = self._check(codes, ids, tags)
+        self._on_current(lambda collection: self._upsert(collection, batch))
         return self
 
+    def _upsert(self, collection: str, batch: Batch) -> None:
+        done = 0
+        for part in _parts(batch):
+            try:
+                self._send(collection, part, replace=True)
+            except EngineError as error:
+                raise EngineError(
+                    f"{error}; the first {done} of {len(batch.ids)} codes by id are stored, the "
+                    f"next {len(part.ids)} perhaps: repeat the upsert"
+                ) from error
+            done += len(part.ids)
+
     def remove(self, ids: ArrayLike) -> int:
-        existing = np.array(self._existing(np.unique(whole_ids(ids))), np.int64)
-        self._delete(existing)
-        return len(existing)
+        wanted = np.unique(whole_ids(ids))
+
+        def work(collection: str) -> int:
+            existing = np.array(self._existing(collection, wanted), np.int64)
+            self._delete(collection, existing)
+            return len(existing)
+
+        return self._on_current(work)
 
     def search(
         self, codes: ArrayLike, k: int = 10, *, tag: str | None = None
@@ -248,10 +338,10 @@ class MilvusIndex(EngineIndex):
         n_probe = _N_LISTS if exact else min(self.n_probe, _N_LISTS)
         rule = "" if tag is None else f"tag == {json.dumps(tag, ensure_ascii=False)}"
 
-        def ask(queries: NDArray[np.uint8], limit: int, extra: str) -> list[Hits]:
+        def ask(collection: str, queries: NDArray[np.uint8], limit: int, extra: str) -> list[Hits]:
             answers = self._session.call(
                 lambda client: client.search(
-                    self.name,
+                    collection,
                     [row.tobytes() for row in queries],
                     filter=" and ".join(part for part in (rule, extra) if part),
                     limit=limit,
@@ -263,23 +353,24 @@ class MilvusIndex(EngineIndex):
             pairs = [[(hit["distance"], hit["id"]) for hit in hits] for hits in answers]
             return [Hits(*np.array(hits, np.int64).reshape(-1, 2).T) for hits in pairs]
 
-        for i, hits in enumerate(nearest(packed, k, ask, exact=exact)):
+        found = self._on_current(
+            lambda collection: nearest(packed, k, partial(ask, collection), exact=exact)
+        )
+        for i, hits in enumerate(found):
             distances[i, : len(hits.ids)], ids[i, : len(hits.ids)] = hits
         return distances, ids
 
     def finish(self) -> None:
         """Let the server write and index what was loaded; call it after a bulk load."""
-        self._session.call(lambda client: client.flush(self.name))
-
-    def rename(self, name: str, *, replace: bool = False) -> None:
-        self._make_way(self._session, check_name(name), replace=replace)
-        self._session.call(lambda client: client.rename_collection(self.name, name))
-        self.name = name
+        self._on_current(lambda name: self._session.call(lambda client: client.flush(name)))
 
     def drop(self) -> None:
-        self._session.call(lambda client: client.drop_collection(self.name))
+        collection = _collection_of(self._session, self.name)
+        if collection is not None:
+            self._session.call(lambda client: client.drop_alias(self.name))
+            _drop_collection(self._session, collection)
 
-    def _send(self, batch: Batch, *, replace: bool) -> None:
+    def _send(self, collection: str, batch: Batch, *, replace: bool) -> None:
         """Send one request; a retry replaces, because its rows may have been stored."""
         tags = [""] * len(batch.ids) if batch.tags is None else batch.tags.tolist()
         columns = zip(batch.ids.tolist(), batch.codes, tags, strict=True)
@@ -288,29 +379,165 @@ class MilvusIndex(EngineIndex):
         def work(client: Any) -> None:
             nonlocal replace
             send, replace = (client.upsert if replace else client.insert), True
-            send(self.name, rows, retry_times=0)
+            send(collection, rows, retry_times=0)
 
         self._session.call(work)
 
-    def _delete(self, ids: Ids) -> None:
+    def _delete(self, collection: str, ids: Ids) -> None:
         for start in range(0, len(ids), _IDS):
             part = ids[start : start + _IDS].tolist()
             self._session.call(
-                lambda client, part=part: client.delete(self.name, ids=part, retry_times=0)
+                lambda client, part=part: client.delete(collection, ids=part, retry_times=0)
             )
 
-    def _query_ids(self, rule: str, limit: int | None = None) -> list[int]:
+    def _query_ids(self, collection: str, rule: str, limit: int | None = None) -> list[int]:
         """Return the ids that match a filter, up to `limit`."""
         options = _STRONG if limit is None else {**_STRONG, "limit": limit}
         rows = self._session.call(
-            lambda client: client.query(self.name, filter=rule, output_fields=["id"], **options)
+            lambda client: client.query(collection, filter=rule, output_fields=["id"], **options)
         )
         return [row["id"] for row in rows]
 
-    def _existing(self, ids: Ids) -> list[int]:
+    def _existing(self, collection: str, ids: Ids) -> list[int]:
         """Return those of the ids that exist."""
         parts = [ids[start : start + _IDS].tolist() for start in range(0, len(ids), _IDS)]
-        return [known for part in parts for known in self._query_ids(f"id in {part}")]
+        return [known for part in parts for known in self._query_ids(collection, f"id in {part}")]
+
+    def _count(self, collection: str, rule: str) -> int:
+        """Return the number of codes that match a filter."""
+        rows = self._session.call(
+            lambda client: client.query(
+                collection, filter=rule, output_fields=["count(*)"], **_STRONG
+            )
+        )
+        return int(rows[0]["count(*)"])
+
+    def _first_free_id(self, collection: str, n: int) -> int:
+        """Return the first of n consecutive free ids."""
+        highest = self._highest_id(collection)
+        if highest + n < IDS_END:
+            return highest + 1
+        return first_gap(
+            n, lambda low, high: self._count(collection, f"id >= {low} and id < {high}")
+        )
+
+    def _highest_id(self, collection: str) -> int:
+        """Return the highest id, or -1; Milvus has no maximum, so bisection finds it."""
+        low, high = 0, _HIGHEST_ID + 1
+        probe = max(0, self._count(collection, "") - 1)  # the answer at once if ids have no gaps
+        while low < high:
+            known = self._query_ids(collection, f"id >= {probe}", limit=MOST)
+            if 0 < len(known) < MOST:
+                return max(known)
+            low, high = (max(known) + 1, high) if known else (low, probe)
+            probe = min(4 * low, (low + high) // 2) if low else high // 2
+        return low - 1
+
+
+def _create_collection(
+    session: MilvusSession, collection: str, info: IndexInfo, tag_bytes: int
+) -> None:
+    """Create a collection that is marked as being built."""
+    from pymilvus import DataType
+
+    def work(client: Any) -> None:
+        text = json.dumps({_MARK: 1, **{field: getattr(info, field) for field in _PROPERTIES}})
+        schema = client.create_schema(auto_id=False, description=text)
+        schema.add_field("id", DataType.INT64, is_primary=True)
+        schema.add_field("code", DataType.BINARY_VECTOR, dim=8 * n_bytes(info.n_bits))
+        schema.add_field("tag", DataType.VARCHAR, max_length=tag_bytes)
+        index = client.prepare_index_params()
+        index.add_index(
+            "code",
+            index_type="BIN_FLAT" if info.search == "exact" else "BIN_IVF_FLAT",
+            metric_type="HAMMING",
+            params={"nlist": _N_LISTS},
+        )
+        client.create_collection(
+            collection,
+            schema=schema,
+            index_params=index,
+            num_shards=session.n_shards,
+            consistency_level="Strong",
+            properties={_STATE: str(int(time()))},
+        )
+
+    session.call(work)
+
+
+def _set_state(session: MilvusSession, collection: str, state: str) -> None:
+    session.call(
+        lambda client: client.alter_collection_properties(collection, properties={_STATE: state})
+    )
+
+
+def _drop_leftovers(session: MilvusSession) -> None:
+    """Drop collections without an alias that were replaced, or that nobody builds any more.
+
+    Milvus has no locks. A build that has given no sign for an hour is taken for dead.
+    """
+    for collection in session.call(lambda client: client.list_collections()):
+        record = _record(session, collection)
+        if record is None or record["aliases"]:
+            continue
+        state = record.get("properties", {}).get(_STATE)
+        if state == _DONE or (state and time() - int(state) > _ABANDONED):
+            _drop_collection(session, collection)
+
+
+def _drop_collection(session: MilvusSession, collection: str) -> None:
+    session.call(lambda client: client.drop_collection(collection))
+
+
+def _record(session: MilvusSession, name: str) -> dict[str, Any] | None:
+    """Return the description of the collection that a name stands for, or None."""
+    try:
+        record: dict[str, Any] = session.call(lambda client: client.describe_collection(name))
+    except EngineError as error:
+        if getattr(error.__cause__, "code", None) == _NOT_FOUND:
+            return None
+        raise
+    return record
+
+
+def _collection_of(session: MilvusSession, name: str) -> str | None:
+    """Return the collection that a name stands for, or None."""
+    record = _record(session, name)
+    return None if record is None else str(record["collection_name"])
+
+
+def first_gap(n: int, count: Callable[[int, int], int]) -> int:
+    """Return the first of n consecutive free ids, where `count(low, high)` says how many are used.
+
+    >>> used = {0, 1, 2, 4, 5, 9}
+    >>> first_gap(2, lambda low, high: sum(low <= id_ < high for id_ in used))
+    6
+    """
+
+    def is_full(low: int, high: int) -> bool:
+        return count(low, high) == high - low
+
+    def is_free(low: int, high: int) -> bool:
+        return not count(low, high)
+
+    start = 0
+    while start + n <= IDS_END:
+        start = _furthest(start, is_full)
+        if start + n <= IDS_END and is_free(start, start + n):
+            return start
+        start = _furthest(start, is_free)
+    raise InputError(f"no {n} consecutive ids below 2**53 are free; give ids", "ids")
+
+
+def _furthest(start: int, holds: Callable[[int, int], bool]) -> int:
+    """Return the largest end for which `holds(start, end)`, with few calls if it is near."""
+    end, step = start, 1
+    while end + step <= IDS_END and holds(start, end + step):
+        end, step = end + step, 2 * step
+    while step := step // 2:
+        if end + step <= IDS_END and holds(start, end + step):
+            end += step
+    return end
 
 
 class Hits(NamedTuple):

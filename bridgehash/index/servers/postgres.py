@@ -1,26 +1,37 @@
 """An index in a table of PostgreSQL, with pgvector.
 
 The table has the columns `id bigint`, `code bit(n)` and `tag text`; a JSON comment holds the search
-mode and the origin of the codes. Every operation is one transaction. If the connection is lost, the
-transaction is repeated on a new one. The answer to a commit can be lost too: a writing transaction
-therefore asks for its number first, and after a new connection the server says whether that number
-was committed. So nothing is done twice.
+mode and the origin of the codes. Every operation is one transaction, also a whole build: a table
+that is not complete is never seen, and a build that is killed leaves nothing. If the connection is
+lost, or the server ends the transaction in favour of another one, it is repeated. The answer to a
+commit can be lost too: a writing transaction therefore asks for its number first, and after a new
+connection the server says whether that number was committed. So nothing is done twice.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..._core.errors import EngineError
+from ..._core.errors import EngineError, InputError
 from ...codes import MAX_BITS
 from ..batch import Batch, Ids, check_number, id_exists, no_neighbors, packed_codes, whole_ids
-from .base import ConnectionLost, EngineIndex, EngineSession, IndexInfo, check_name, parse_url
+from .base import (
+    IDS_END,
+    Conflict,
+    ConnectionLost,
+    EngineIndex,
+    EngineSession,
+    IndexInfo,
+    Reach,
+    parse_url,
+)
 
 try:
     import psycopg
@@ -36,6 +47,8 @@ EXTENSION = "vector"
 _MARK = "bridgehash"  # a key of the comment: bridgehash created the table
 _TIMEOUT = 10  # seconds for a connection, unless the URL has another
 _DISCONNECTED = ("57P01", "57P02", "57P03", "08")  # first characters of the error codes
+_CONFLICTS = ("40001", "40P01", "55P03")  # serialization failure, deadlock, lock timeout
+_NAME_BYTES = 63
 _ROWS = 20_000  # per block of COPY
 _QUERIES = 256  # per round trip, fewer for a large k
 _RESULTS = 100_000  # rows of one answer
@@ -50,6 +63,19 @@ SELECT obj_description(t.oid, 'pg_class'),
         WHERE i.indrelid = t.oid AND i.indisunique AND i.indnkeyatts = 1
         AND i.indkey[0] = a.attnum AND i.indpred IS NULL)
 FROM pg_class t WHERE t.oid = to_regclass(quote_ident(%s))
+"""
+_GAP = """
+SELECT low FROM (
+    SELECT id + 1 AS low, lead(id, 1, %(end)s) OVER (ORDER BY id) AS high
+    FROM (SELECT -1 AS id UNION ALL SELECT id FROM {table} WHERE id >= 0 AND id < %(end)s) used
+) gap
+WHERE high - low >= %(n)s ORDER BY low LIMIT 1
+"""
+_PARTS = """
+SELECT 'index', c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+WHERE i.indrelid = to_regclass(quote_ident(%(table)s))
+UNION ALL SELECT 'constraint', conname FROM pg_constraint
+WHERE conrelid = to_regclass(quote_ident(%(table)s)) AND conindid = 0
 """
 _NEAREST = """
 SELECT q.place, near.id, near.distance
@@ -82,13 +108,18 @@ class PostgresSession(EngineSession):
         self._connection: Connection | None = None
         super().__init__(place)
 
-    def read(self, work: Callable[[Connection], T]) -> T:
-        """Return the result of `work`, which sees one snapshot of the database."""
+    def read(self, table: sql.Identifier, work: Callable[[Connection], T]) -> T:
+        """Return the result of `work`, which sees one snapshot of the database.
+
+        The table is locked before the snapshot is taken. Else it could be replaced in between, and
+        the snapshot would be too old to see the codes of the new one.
+        """
 
         def attempt() -> T:
             connection = self._connect()
             with connection.transaction():
                 connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(table))
                 return work(connection)
 
         return self._run(attempt)
@@ -104,14 +135,27 @@ class PostgresSession(EngineSession):
                 if _was_committed(connection, in_doubt[0]):
                     return in_doubt[1]
                 in_doubt = None
-            with connection.transaction():
-                row = connection.execute("SELECT pg_current_xact_id()::text").fetchone()
-                assert row is not None
-                result = work(connection)
-                in_doubt = row[0], result
+            try:
+                with connection.transaction():
+                    row = connection.execute("SELECT pg_current_xact_id()::text").fetchone()
+                    assert row is not None
+                    result = work(connection)
+                    in_doubt = row[0], result
+            except psycopg.Error:
+                if not connection.closed:
+                    in_doubt = None  # the server has answered that it was rolled back
+                raise
             return result
 
-        return self._run(attempt)
+        try:
+            return self._run(attempt)
+        except EngineError as error:
+            if in_doubt is None:
+                raise
+            raise EngineError(
+                f"{error}; the answer to the commit was lost: this change is stored completely or "
+                "not at all; check which before you repeat it"
+            ) from error
 
     def close(self) -> None:
         with self._lock:
@@ -127,6 +171,8 @@ class PostgresSession(EngineSession):
                 closed = self._connection is None or self._connection.closed
                 if closed or (error.sqlstate or "").startswith(_DISCONNECTED):
                     raise ConnectionLost(_reason(error)) from error
+                if error.sqlstate in _CONFLICTS:
+                    raise Conflict(_reason(error)) from error
                 raise EngineError(f"{self.place}: {_reason(error)}") from error
 
         return self._retry(translate_errors)
@@ -137,6 +183,8 @@ class PostgresSession(EngineSession):
                 self._connection = psycopg.connect(**self._options, autocommit=True)
             except psycopg.Error as error:
                 raise ConnectionLost(_reason(error)) from error
+            # Every statement must see what was committed before it got its locks.
+            self._connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         return self._connection
 
 
@@ -162,31 +210,49 @@ class PostgresIndex(EngineIndex):
     def _create(
         cls, session: PostgresSession, name: str, info: IndexInfo, *, replace: bool
     ) -> None:
-        table = sql.Identifier(name)
-        layout = sql.SQL(
-            "CREATE TABLE {} (id bigint PRIMARY KEY, code bit({}) NOT NULL, "
-            "tag text NOT NULL DEFAULT '')"
-        ).format(table, sql.Literal(info.n_bits))
-        text = json.dumps({_MARK: 1, "search": info.search, "about": info.about})
-        comment = sql.SQL("COMMENT ON TABLE {} IS {}").format(table, sql.Literal(text))
+        _create_extension(session)
 
         def work(connection: Connection) -> None:
-            _create_extension(connection, session.place)
             _make_way(connection, name, session.place, replace=replace)
-            connection.execute(layout)
-            connection.execute(comment)
+            _create_table(connection, name, info)
 
         session.write(work)
 
+    def _build(self, info: IndexInfo, batch: Batch, reach: Reach, *, replace: bool) -> None:
+        _create_extension(self._session)
+
+        def work(connection: Connection) -> None:
+            # A lost attempt may still hold its name, so every attempt has its own.
+            unfinished = f"{_MARK}_{uuid.uuid4().hex}"
+            _create_table(connection, unfinished, info)
+            _copy(connection, sql.Identifier(unfinished), batch, self.n_bits, reach)
+            _create_indexes(connection, unfinished, self.search_mode)
+            # A load is too long to be repeated because others use the old table for a moment.
+            connection.execute("SET LOCAL lock_timeout = 0")
+            _make_way(connection, self.name, self.place, replace=replace)
+            _rename_table(connection, unfinished, self.name)
+
+        self._session.write(work)
+
     @classmethod
     def _describe(cls, session: PostgresSession, name: str) -> IndexInfo | None:
-        return session.read(lambda connection: _describe_table(connection, name, session.place))
+        def work(connection: Connection) -> IndexInfo | None:
+            return _describe_table(connection, name, session.place)
+
+        try:
+            return session.read(sql.Identifier(name), work)
+        except EngineError as error:
+            if isinstance(error.__cause__, errors.UndefinedTable):
+                return None
+            if isinstance(error.__cause__, errors.WrongObjectType):
+                raise _holds_no_codes(session.place, name) from error
+            raise
 
     def __len__(self) -> int:
-        return self._session.read(lambda connection: self._number(connection, "count(*)"))
+        return self._session.read(self._table, lambda c: self._number(c, "count(*)"))
 
     def next_id(self) -> int:
-        return self._session.read(self._next_id)
+        return self._session.read(self._table, lambda c: self._first_free_id(c, 1))
 
     def add(
         self, codes: ArrayLike, ids: ArrayLike | None = None, *, tags: ArrayLike | None = None
@@ -198,7 +264,7 @@ class PostgresIndex(EngineIndex):
             if ids is None:  # no other client may take these ids meanwhile
                 lock = sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE")
                 connection.execute(lock.format(self._table))
-                first = self._next_id(connection)
+                first = self._first_free_id(connection, len(batch.ids))
             try:
                 numbered = batch._replace(ids=batch.ids + first)
                 _copy(connection, self._table, numbered, self.n_bits)
@@ -225,8 +291,15 @@ class PostgresIndex(EngineIndex):
 
     def remove(self, ids: ArrayLike) -> int:
         wanted = whole_ids(ids).tolist()
-        statement = sql.SQL("DELETE FROM {} WHERE id = ANY(%s)").format(self._table)
-        return self._session.write(lambda c: c.execute(statement, [wanted]).rowcount)
+        # All clients lock rows in the order of their ids: so they do not wait for each other.
+        lock = sql.SQL("SELECT id FROM {} WHERE id = ANY(%s) ORDER BY id FOR UPDATE")
+        delete = sql.SQL("DELETE FROM {} WHERE id = ANY(%s)").format(self._table)
+
+        def work(connection: Connection) -> int:
+            locked = connection.execute(lock.format(self._table), [wanted]).fetchall()
+            return connection.execute(delete, [[id_ for (id_,) in locked]]).rowcount
+
+        return self._session.write(work)
 
     def search(
         self, codes: ArrayLike, k: int = 10, *, tag: str | None = None
@@ -250,32 +323,11 @@ class PostgresIndex(EngineIndex):
 
         if tag is not None and not self._can_store(tag):
             return no_neighbors(len(queries), k, self.n_bits)
-        return self._session.read(work)
+        return self._session.read(self._table, work)
 
     def finish(self) -> None:
         """Build the indexes of the table; call it after the first bulk load."""
-
-        def work(connection: Connection) -> None:
-            if self.search_mode == "approximate" and not self._has_index(connection, "code"):
-                build = sql.SQL("CREATE INDEX ON {} USING hnsw (code bit_hamming_ops)")
-                connection.execute(build.format(self._table))
-            if not self._has_index(connection, "tag"):
-                build = sql.SQL("CREATE INDEX ON {} (tag) WHERE tag <> ''")
-                connection.execute(build.format(self._table))
-            connection.execute(sql.SQL("ANALYZE {}").format(self._table))
-
-        self._session.write(work)
-
-    def rename(self, name: str, *, replace: bool = False) -> None:
-        """Rename the table; with `replace`, drop an index of that name in the same transaction."""
-        new = sql.Identifier(check_name(name))
-
-        def work(connection: Connection) -> None:
-            _make_way(connection, name, self.place, replace=replace)
-            connection.execute(sql.SQL("ALTER TABLE {} RENAME TO {}").format(self._table, new))
-
-        self._session.write(work)
-        self.name = name
+        self._session.write(lambda c: _create_indexes(c, self.name, self.search_mode))
 
     def drop(self) -> None:
         self._session.write(lambda c: _make_way(c, self.name, self.place, replace=True))
@@ -286,18 +338,16 @@ class PostgresIndex(EngineIndex):
         assert row is not None
         return int(row[0])
 
-    def _next_id(self, connection: Connection) -> int:
-        return self._number(connection, "coalesce(max(id), -1) + 1")
-
-    def _has_index(self, connection: Connection, column: str) -> bool:
-        """Return whether the table has an index that begins with this column."""
-        rows = connection.execute(
-            "SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid "
-            "WHERE i.indrelid = to_regclass(quote_ident(%s)) AND i.indkey[0] = a.attnum "
-            "AND a.attname = %s",
-            [self.name, column],
-        )
-        return rows.fetchone() is not None
+    def _first_free_id(self, connection: Connection, n: int) -> int:
+        """Return the first of n consecutive free ids."""
+        highest = self._number(connection, "coalesce(greatest(max(id), -1), -1)")
+        if highest + n < IDS_END:
+            return highest + 1
+        gap = sql.SQL(_GAP).format(table=self._table)
+        row = connection.execute(gap, {"n": n, "end": IDS_END}).fetchone()
+        if row is None:
+            raise InputError(f"no {n} consecutive ids below 2**53 are free; give ids", "ids")
+        return int(row[0])
 
     def _statement(self, tag: str | None) -> sql.Composed:
         where = sql.SQL("" if tag is None else "WHERE t.tag = %(tag)s")
@@ -330,26 +380,86 @@ def _reason(error: psycopg.Error) -> str:
     return text.splitlines()[0].strip() if text else type(error).__name__
 
 
-def _create_extension(connection: Connection, place: str) -> None:
+def _create_extension(session: PostgresSession) -> None:
     """Add pgvector to the database unless it is there."""
-    known = connection.execute("SELECT FROM pg_extension WHERE extname = %s", [EXTENSION])
-    if known.fetchone() is not None:
-        return
     statement = sql.SQL("CREATE EXTENSION IF NOT EXISTS {}").format(sql.Identifier(EXTENSION))
-    try:
-        with connection.transaction():  # a savepoint
-            connection.execute(statement)
-    except errors.UniqueViolation:
-        pass  # another client has just created it
-    except errors.InsufficientPrivilege as error:
-        raise EngineError(
-            f"{place}: this user may not add pgvector to the database; ask its owner to run "
-            f"CREATE EXTENSION {EXTENSION}"
-        ) from error
-    except (errors.FeatureNotSupported, errors.UndefinedFile) as error:
-        raise EngineError(
-            f"{place}: pgvector is not installed on the server; install it there first"
-        ) from error
+
+    def work(connection: Connection) -> None:
+        known = connection.execute("SELECT FROM pg_extension WHERE extname = %s", [EXTENSION])
+        if known.fetchone() is not None:
+            return
+        try:
+            with connection.transaction():  # a savepoint
+                connection.execute(statement)
+        except errors.UniqueViolation:
+            pass  # another client has just created it
+        except errors.InsufficientPrivilege as error:
+            raise EngineError(
+                f"{session.place}: this user may not add pgvector to the database; ask its owner "
+                f"to run CREATE EXTENSION {EXTENSION}"
+            ) from error
+        except (errors.FeatureNotSupported, errors.UndefinedFile) as error:
+            raise EngineError(
+                f"{session.place}: pgvector is not installed on the server; install it there first"
+            ) from error
+
+    session.write(work)
+
+
+def _create_table(connection: Connection, name: str, info: IndexInfo) -> None:
+    table = sql.Identifier(name)
+    layout = "(id bigint PRIMARY KEY, code bit({}) NOT NULL, tag text NOT NULL DEFAULT '')"
+    statement = sql.SQL("CREATE TABLE {} " + layout).format(table, sql.Literal(info.n_bits))
+    connection.execute(statement)
+    text = json.dumps({_MARK: 1, "search": info.search, "about": info.about})
+    comment = sql.SQL("COMMENT ON TABLE {} IS {}").format(table, sql.Literal(text))
+    connection.execute(comment)
+
+
+def _create_indexes(connection: Connection, name: str, search: str) -> None:
+    """Build those indexes of a table that it does not have."""
+    table = sql.Identifier(name)
+    if search == "approximate" and not _has_index(connection, name, "code"):
+        build = sql.SQL("CREATE INDEX ON {} USING hnsw (code bit_hamming_ops)")
+        connection.execute(build.format(table))
+    if not _has_index(connection, name, "tag"):
+        connection.execute(sql.SQL("CREATE INDEX ON {} (tag) WHERE tag <> ''").format(table))
+    connection.execute(sql.SQL("ANALYZE {}").format(table))
+
+
+def _has_index(connection: Connection, name: str, column: str) -> bool:
+    """Return whether the table has an index that begins with this column."""
+    rows = connection.execute(
+        "SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid "
+        "WHERE i.indrelid = to_regclass(quote_ident(%s)) AND i.indkey[0] = a.attnum "
+        "AND a.attname = %s",
+        [name, column],
+    )
+    return rows.fetchone() is not None
+
+
+def _rename_table(connection: Connection, old: str, new: str) -> None:
+    """Rename a table, and its indexes and constraints that are named after it."""
+    table = sql.Identifier(new)
+    rename = sql.SQL("ALTER TABLE {} RENAME TO {}").format(sql.Identifier(old), table)
+    connection.execute(rename)
+    for kind, name in connection.execute(_PARTS, {"table": new}).fetchall():
+        ending = name.removeprefix(old)
+        if ending == name:
+            continue
+        for number in ("", *range(1, 100)):  # as PostgreSQL does if a name is taken
+            wanted = f"{new[: _NAME_BYTES - len(f'{ending}{number}')]}{ending}{number}"
+            statement = sql.SQL(
+                "ALTER INDEX {name} RENAME TO {wanted}"
+                if kind == "index"
+                else "ALTER TABLE {table} RENAME CONSTRAINT {name} TO {wanted}"
+            ).format(table=table, name=sql.Identifier(name), wanted=sql.Identifier(wanted))
+            try:
+                with connection.transaction():  # a savepoint
+                    connection.execute(statement)
+                break
+            except (errors.DuplicateTable, errors.DuplicateObject, errors.UniqueViolation):
+                continue
 
 
 def _describe_table(connection: Connection, name: str, place: str) -> IndexInfo | None:
@@ -360,10 +470,7 @@ def _describe_table(connection: Connection, name: str, place: str) -> IndexInfo 
     comment, columns, unique = row
     length = re.fullmatch(r"bit\((\d+)\)", (columns or {}).get("code", ""))
     if not (length and unique and columns.get("id") == "bigint" and columns.get("tag") == "text"):
-        raise EngineError(
-            f"{place}: table {name} holds no codes: it needs the columns id bigint (unique), "
-            "code bit(n) and tag text; choose another name"
-        )
+        raise _holds_no_codes(place, name)
     if int(length[1]) > MAX_BITS:
         raise EngineError(
             f"{place}: table {name} holds codes of {length[1]} bits; at most {MAX_BITS} are allowed"
@@ -378,28 +485,55 @@ def _describe_table(connection: Connection, name: str, place: str) -> IndexInfo 
     return IndexInfo(int(length[1]), content["search"], content["about"])
 
 
+def _holds_no_codes(place: str, name: str) -> EngineError:
+    return EngineError(
+        f"{place}: table {name} holds no codes: it needs the columns id bigint (unique), "
+        "code bit(n) and tag text; choose another name"
+    )
+
+
 def _make_way(connection: Connection, name: str, place: str, *, replace: bool) -> None:
-    """Drop a table of this name if `replace` allows it and bridgehash created it."""
+    """Reserve a name until the end of the transaction.
+
+    Drops a table of this name if `replace` allows it and bridgehash created it. It is used by
+    others until the transaction is committed.
+    """
+    # If the client disappears now, others must not wait for its locks until TCP gives up.
+    connection.execute("SET LOCAL idle_in_transaction_session_timeout = '30s'")
+    lock = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
+    connection.execute(lock, [f"{_MARK} {name}"])
     table = _describe_table(connection, name, place)
     if table is None:
         return
     if not replace:
         raise EngineError(f"{place}: table {name} exists; replace it or choose another name")
-    if not table.ours:
+    old = sql.Identifier(name)
+    if table.ours:  # and still ours when nobody else can exchange it
+        connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(old))
+        table = _describe_table(connection, name, place)
+    if table is None or not table.ours:
         raise EngineError(
             f"{place}: table {name} was not created by bridgehash and is not dropped; choose "
             "another name or drop it yourself"
         )
-    connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(name)))
+    connection.execute(sql.SQL("DROP TABLE {}").format(old))
 
 
-def _copy(connection: Connection, table: sql.Identifier, batch: Batch, n_bits: int) -> None:
+def _copy(
+    connection: Connection,
+    table: sql.Identifier,
+    batch: Batch,
+    n_bits: int,
+    reach: Reach = lambda done, total: None,
+) -> None:
     """Send a batch with COPY, in PostgreSQL's binary format."""
     statement = sql.SQL("COPY {} (id, code, tag) FROM STDIN (FORMAT binary)").format(table)
     with connection.cursor().copy(statement) as copy:
         copy.write(b"PGCOPY\n\xff\r\n\x00" + bytes(8))
-        for start in range(0, len(batch.ids), _ROWS):
+        n = len(batch.ids)
+        for start in range(0, n, _ROWS):
             copy.write(b"".join(_binary_rows(batch, slice(start, start + _ROWS), n_bits)))
+            reach(min(start + _ROWS, n), n)
         copy.write(b"\xff\xff")
 
 

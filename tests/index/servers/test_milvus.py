@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
+from time import time
 from typing import Any
 
 import numpy as np
@@ -17,7 +21,15 @@ import pytest
 from bridgehash._core.errors import EngineError, InputError
 from bridgehash.cli.main import main
 from bridgehash.index import HammingIndex
-from bridgehash.index.servers import base, create_index, index_exists, open_index
+from bridgehash.index.servers import (
+    base,
+    build_index,
+    create_index,
+    index_exists,
+    milvus,
+    open_index,
+)
+from bridgehash.index.servers.base import IndexInfo
 from bridgehash.index.servers.milvus import MilvusIndex
 from tests.index.servers.cases import (
     TAGS,
@@ -39,8 +51,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a server that is stopped after this module."""
     if [name for _, name in socket.if_nameindex()] != ["lo"]:
         pytest.fail("not alone on this network; run `make test-milvus`")
-    milvus = pytest.importorskip("milvus")
-    started = milvus.MilvusServer()
+    started = pytest.importorskip("milvus").MilvusServer()
     started.set_base_dir(str(tmp_path_factory.mktemp("milvus")))
     started.start()
     yield started.listen_port
@@ -126,8 +137,8 @@ def test_an_add_that_is_refused_leaves_nothing(make: Make) -> None:
 def test_an_add_that_fails_is_undone(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     index, works = make(8), MilvusIndex._send
 
-    def fails(self: Any, batch: Any, *, replace: bool) -> None:
-        works(self, batch, replace=replace)
+    def fails(self: Any, collection: str, batch: Any, *, replace: bool) -> None:
+        works(self, collection, batch, replace=replace)
         if batch.ids[0] == 20_000:
             raise EngineError("away")
 
@@ -219,10 +230,9 @@ def test_a_collection_is_replaced_only_on_request(make: Make, url: str) -> None:
     with open_index(url, "codes") as index:
         assert (index.n_bits, index.search_mode, len(index)) == (8, "exact", 1)
         assert index.about == {"model": 'it\'s "m"'}
-    other = make(16, "other").add([[1, 2], [3, 4]])
     with pytest.raises(EngineError, match="exists; replace it"):
-        other.rename("codes")
-    other.rename("codes", replace=True)
+        build_index(url, "codes", 16, [[1, 2], [3, 4]])
+    build_index(url, "codes", 16, [[1, 2], [3, 4]], replace=True).close()
     with open_index(url, "codes") as index:
         assert (index.n_bits, len(index)) == (16, 2)
 
@@ -236,6 +246,150 @@ def test_a_collection_of_another_program_is_not_changed(make: Make, url: str) ->
     ):
         with pytest.raises(EngineError, match="not created by bridgehash"):
             attempt()
+
+
+def build(url: str, number: int, *, replace: bool) -> None:
+    """Build an index whose number of codes and whose codes tell the number of the build."""
+    codes = np.full((40 + number, 1), number, np.uint8)
+    build_index(url, "shop", 8, codes, replace=replace).close()
+
+
+def number_of_build(index: Any) -> int:
+    """The number of the build that an index comes from, if it is complete."""
+    distances, ids = index.search([[0]], 200)
+    found = distances[ids >= 0]
+    number = len(found) - 40
+    assert number >= 0, f"only {len(found)} codes"
+    assert set(found.tolist()) == {number.bit_count()}
+    return number
+
+
+@pytest.fixture
+def collections(make: Make) -> Iterator[Callable[[], list[str]]]:
+    """The names of all collections; those of the index `shop` are dropped at the end."""
+    session = make(8)._session
+    yield lambda: [
+        collection
+        for collection in session.call(lambda client: client.list_collections())
+        if collection.startswith("shop")
+    ]
+    with open_index(session.place, "shop") as shop:
+        shop.drop()
+
+
+def test_overlapping_builds_replace_each_other_and_readers_see_whole_ones(
+    url: str, collections: Any
+) -> None:
+    build(url, 0, replace=False)
+    stop, n_builds = threading.Event(), 60
+
+    def read(stays: bool) -> int:
+        n = 0
+        while not stop.is_set():
+            with open_index(url, "shop") as index:
+                for _ in range(10 if stays else 1):
+                    number_of_build(index)
+                    n += 1
+        return n
+
+    with ThreadPoolExecutor(n_builds + 3) as pool:
+        reads = [pool.submit(read, stays) for stays in (True, True, False)]
+        builds = [pool.submit(build, url, i, replace=True) for i in range(1, n_builds + 1)]
+        failures = [end.exception() for end in builds]
+        stop.set()
+        assert failures == [None] * n_builds
+        n_reads = sum(end.result() for end in reads)
+    assert len(collections()) == 1
+    print(f"{n_builds} overlapping builds, {n_reads} reads, none partial or missing")
+
+
+def test_one_of_overlapping_builds_gets_a_free_name(url: str, collections: Any) -> None:
+    with ThreadPoolExecutor(5) as pool:
+        ends = [pool.submit(build, url, i, replace=False) for i in range(5)]
+    failures = {i: str(end.exception()) for i, end in enumerate(ends) if end.exception()}
+    assert all("collection shop exists" in failure for failure in failures.values())
+    with open_index(url, "shop") as index:
+        assert {number_of_build(index)} == set(range(5)) - set(failures)
+    assert len(collections()) == 1
+
+
+def test_only_leftovers_of_dead_builds_are_dropped(url: str, make: Make, collections: Any) -> None:
+    make(8, "shop_loading").add([[1]])
+    session, info = make(8, "other")._session, IndexInfo(8)
+    now = int(time())
+    for name, state in {"dead": str(now - 4000), "alive": str(now), "old": "done"}.items():
+        milvus._create_collection(session, f"shop_{name}", info, 10)
+        milvus._set_state(session, f"shop_{name}", state)
+    build(url, 3, replace=False)
+    left = collections()
+    assert "shop_alive" in left
+    assert not {"shop_dead", "shop_old"} & set(left)
+    with open_index(url, "shop_loading") as index:
+        assert len(index) == 1
+    session.call(lambda client: client.drop_collection("shop_alive"))
+
+
+def test_a_collection_of_an_earlier_version_is_replaced(
+    url: str, make: Make, collections: Any
+) -> None:
+    session = make(8, "other")._session
+    milvus._create_collection(session, "shop", IndexInfo(8), 10)
+    with open_index(url, "shop") as index:
+        assert len(index.add([[1]])) == 1
+        build(url, 5, replace=True)
+        assert number_of_build(index) == 5
+    build(url, 6, replace=True)
+    assert len(collections()) == 1
+
+
+@pytest.mark.parametrize("delivers", [True, False], ids=["answer_lost", "request_lost"])
+def test_a_build_whose_connection_is_cut_is_complete_or_not_there(
+    url: str, proxy: Proxy, collections: Any, monkeypatch: pytest.MonkeyPatch, delivers: bool
+) -> None:
+    monkeypatch.setattr(base, "PAUSES", (0.05, 0.2, 0.5, 1))
+    build(url, 0, replace=False)
+    proxy.delivers, number = delivers, 0
+    for place in range(3, 60, 8):
+        sent = count()
+        proxy.watch = lambda data: next(sent) == place  # noqa: B023
+        try:
+            build(f"milvus://127.0.0.1:{PORT}", place, replace=True)
+            number = place
+        except EngineError:
+            pass
+        with open_index(url, "shop") as index:
+            assert number_of_build(index) == number
+        if next(sent) <= place:
+            break
+    proxy.watch = lambda data: False
+    assert number > 0
+    print(f"cut up to message {place}, the index is always complete")
+
+
+def test_automatic_ids_follow_the_highest_or_fill_the_lowest_gap(make: Make) -> None:
+    index = make(8).add([[0], [0], [0]], [0, 1, 5])
+    assert index.next_id() == 6
+    index.add([[2], [3]], [2**53 - 1, 2**63 - 1])
+    assert index.next_id() == 2
+    index.add([[7]] * 4)  # too many for the gap between 1 and 5
+    ids = index.search([[0]], 20)[1][0]
+    assert sorted(ids[ids >= 0]) == [0, 1, 5, 6, 7, 8, 9, 2**53 - 1, 2**63 - 1]
+
+
+def test_an_upsert_that_fails_says_what_is_stored(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, works = make(8), MilvusIndex._send
+
+    def fails(self: Any, collection: str, batch: Any, *, replace: bool) -> None:
+        if batch.ids[0] == 20_000:
+            raise EngineError("away")
+        works(self, collection, batch, replace=replace)
+
+    monkeypatch.setattr(MilvusIndex, "_send", fails)
+    with pytest.raises(EngineError, match="away; the first 20000 of 30000 codes by id are stored"):
+        index.upsert(np.zeros((30_000, 1), np.uint8), np.arange(30_000))
+    assert len(index) == 20_000
 
 
 def test_the_command_line_works_on_a_collection(

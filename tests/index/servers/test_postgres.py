@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ import pytest
 
 from bridgehash._core.errors import EngineError, InputError
 from bridgehash.index import HammingIndex
-from bridgehash.index.servers import base, create_index, open_index
+from bridgehash.index.servers import base, build_index, create_index, open_index
 from tests.index.servers.cases import (
     TAGS,
     assert_same_answers,
@@ -23,7 +22,7 @@ from tests.index.servers.cases import (
     check_same_answers,
     random_codes,
 )
-from tests.servers import Proxy
+from tests.servers import Proxy, proxy_of
 
 psycopg = pytest.importorskip("psycopg", reason="no driver: pip install 'bridgehash[postgres]'")
 from bridgehash.index.servers import postgres as postgres_tables  # noqa: E402
@@ -63,9 +62,7 @@ def make(postgres_url: str, name: str) -> Iterator[Make]:
 
 @pytest.fixture
 def proxy(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    folder = Path(tmp_path_factory.mktemp("s"))
-    real = postgres_url.rpartition("host=")[2]
-    between = Proxy(socket.AF_UNIX, str(folder / ".s.PGSQL.5432"), f"{real}/.s.PGSQL.5432")
+    between, _ = proxy_of(postgres_url, tmp_path_factory.mktemp("s"))
     yield between
     between.close()
 
@@ -173,7 +170,7 @@ def test_only_approximate_search_uses_hnsw(make: Make) -> None:
             values = {"queries": ["0" * 64], "k": 5}
             return str(connection.execute(statement, values).fetchall())
 
-        return index._session.read(work)
+        return index._session.read(index._table, work)
 
     assert "_code_idx" in plan()
     index.search_mode = "exact"
@@ -196,7 +193,7 @@ def test_a_connection_lost_between_operations_is_opened_again(
 
 def test_a_backend_that_is_ended_is_replaced(make: Make, execute: Any) -> None:
     index = make(8).add([[1]])
-    pid = index._session.read(lambda c: c.info.backend_pid)
+    pid = index._session.read(index._table, lambda c: c.info.backend_pid)
     execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
     assert len(index.add([[2]])) == 2
 
@@ -223,7 +220,7 @@ def test_a_connection_lost_in_the_middle_loses_nothing(
 def test_a_commit_whose_answer_is_lost_is_not_done_twice(
     through: PostgresIndex, proxy: Proxy, impatient: None, change: Any, outcome: int, n: int
 ) -> None:
-    _lose_once(proxy, b"COMMIT")
+    _lose_once(proxy, b"COMMIT\x00")
     assert change(through) == outcome
     assert proxy.n_connections == 2
     assert len(through) == n
@@ -233,7 +230,7 @@ def test_a_commit_that_did_not_arrive_is_done_again(
     through: PostgresIndex, proxy: Proxy, impatient: None, execute: Any
 ) -> None:
     def end_the_backend(data: bytes) -> bool:
-        if b"COMMIT" not in data or proxy.n_connections > 1:
+        if b"COMMIT\x00" not in data or proxy.n_connections > 1:
             return False
         pid = execute(
             "SELECT pid FROM pg_stat_activity WHERE application_name = 'bridgehash' "
@@ -367,12 +364,10 @@ def test_a_table_is_replaced_only_on_request(postgres_url: str, make: Make, name
         assert (other.n_bits, len(other)) == (16, 0)
     with pytest.raises(EngineError, match=f"no table {name}_lost; build it"):
         open_index(postgres_url, f"{name}_lost")
-    with create_index(postgres_url, f"{name}_2", 8) as moved:
-        moved.add([[1], [2]])
-        with pytest.raises(EngineError, match="exists; replace it"):
-            moved.rename(name)
-        moved.rename(name, replace=True)
-        assert len(moved) == 2
+    with pytest.raises(EngineError, match="exists; replace it"):
+        build_index(postgres_url, name, 8, [[1], [2]])
+    with build_index(postgres_url, name, 8, [[1], [2]], replace=True) as other:
+        assert len(other) == 2
     assert len(index) == 2
 
 
@@ -421,3 +416,128 @@ def test_two_clients_can_add_pgvector_at_once(postgres_url: str, execute: Any, n
                 assert len(index) == 0
     finally:
         execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_automatic_ids_follow_the_highest_or_fill_the_lowest_gap(make: Make) -> None:
+    index = make(8).add([[0], [0], [0]], [0, 1, 5])
+    assert index.next_id() == 6
+    index.add([[1]], [2**53 - 3]).add([[2], [3]])
+    assert index.remove([2**53 - 2, 2**53 - 1]) == 2
+    index.add([[2]], [2**63 - 1])
+    assert index.next_id() == 2
+    index.add([[7]] * 4)  # too many for the gap between 1 and 5
+    index.add([[8]] * 3)
+    ids = index.search([[0]], 20)[1][0]
+    assert sorted(ids[ids >= 0]) == [*range(10), 2**53 - 3, 2**63 - 1]
+
+
+def test_indexes_and_constraints_are_named_after_the_table(
+    postgres_url: str, name: str, execute: Any
+) -> None:
+    parts = (
+        "SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
+        "WHERE indrelid = %s::regclass UNION SELECT conname FROM pg_constraint "
+        "WHERE conrelid = %s::regclass"
+    )
+    long = name.ljust(63, "x")
+    try:
+        for table in (name, long):
+            for _ in range(2):  # the second one replaces the first
+                build_index(
+                    postgres_url, table, 8, [[1]], search="approximate", replace=True
+                ).close()
+                found = [row[0] for row in execute(parts, [table, table]).fetchall()]
+                endings = ["_code_idx", "_pkey", "_tag_idx"]
+                assert {part for part in found if not part.endswith("_not_null")} == {
+                    table[: 63 - len(ending)] + ending for ending in endings
+                }
+                assert all(part.startswith(table[:40]) for part in found)
+    finally:
+        execute(f"DROP TABLE IF EXISTS {long}")
+
+
+def test_a_table_with_the_name_of_an_index_is_kept(
+    postgres_url: str, name: str, execute: Any
+) -> None:
+    execute(f"CREATE TABLE {name}_pkey (price int)")
+    try:
+        for _ in range(2):
+            build_index(postgres_url, name, 8, [[1]], replace=True).close()
+        rows = execute("SELECT indexname FROM pg_indexes WHERE tablename = %s", [name]).fetchall()
+        assert (f"{name}_pkey1",) in rows
+        assert execute(f"SELECT count(price) FROM {name}_pkey").fetchone() == (0,)
+    finally:
+        execute(f"DROP TABLE {name}_pkey")
+
+
+def test_a_reader_that_waits_for_a_new_table_sees_all_of_it(
+    make: Make, name: str, execute: Any, postgres_url: str
+) -> None:
+    index = make(8).add([[1]])
+    with psycopg.connect(postgres_url) as other, ThreadPoolExecutor(1) as pool:
+        other.execute(f"LOCK TABLE {name}")
+        length = pool.submit(lambda: len(index))
+        waiting = "SELECT FROM pg_locks WHERE relation = %s::regclass::oid AND NOT granted"
+        while not execute(waiting, [name]).fetchall():
+            assert not length.done()
+        execute(f"CREATE TABLE {name}_2 AS SELECT * FROM generate_series(1, 7) AS id")
+        other.execute(f"DROP TABLE {name}; ALTER TABLE {name}_2 RENAME TO {name}")
+        other.commit()
+        assert length.result() == 7
+
+
+@pytest.mark.parametrize("code", ["40001", "40P01", "55P03"])
+def test_what_the_server_stops_for_others_is_repeated(
+    make: Make, impatient: None, code: str
+) -> None:
+    index, attempts = make(8), []
+
+    def work(connection: Any, n_failures: int) -> int:
+        attempts.append(1)
+        connection.execute(f"INSERT INTO {index.name} VALUES ({len(attempts)}, B'00000000')")
+        if len(attempts) <= n_failures:
+            connection.execute(f"DO $$BEGIN RAISE EXCEPTION 'x' USING ERRCODE = '{code}'; END$$")
+        return len(attempts)
+
+    assert index._session.write(lambda c: work(c, 2)) == 3
+    assert index.search([[0]], 2)[1].tolist() == [[3, -1]]
+    with pytest.raises(EngineError, match="stopped by other clients at every attempt, nothing was"):
+        index._session.write(lambda c: work(c, 99))
+    assert len(attempts) == 3 + 5
+    assert len(index) == 1
+
+
+def test_a_commit_that_stays_unknown_is_said(
+    through: PostgresIndex, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "PAUSES", (0.01,))
+    lost = []
+
+    def watch(data: bytes) -> bool:
+        if b"COMMIT\x00" in data:
+            lost.append(1)
+        return bool(lost)  # and all later connections
+
+    proxy.watch = watch
+    with pytest.raises(EngineError, match="stored completely or not at all; check which"):
+        through.add([[255, 240]])
+
+
+def test_clients_add_at_once_whatever_the_default_isolation_is(
+    make: Make, postgres_url: str
+) -> None:
+    make(8)
+    strict = f"{postgres_url}&options=-c%20default_transaction_isolation%3Dserializable"
+    clients = [make(8, url=strict, replace=True)]
+    clients += [open_index(strict, clients[0].name) for _ in range(3)]
+
+    def add(client: PostgresIndex) -> None:
+        for _ in range(10):
+            client.add([[1], [2]])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, clients))
+    ids = clients[0].search([[0]], 100)[1][0]
+    assert sorted(ids[ids >= 0]) == list(range(80))
+    for client in clients[1:]:
+        client.close()
