@@ -153,7 +153,10 @@ class Range:
     def admits(self, value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, self.kind):
             return False
-        number = float(value)  # type: ignore[arg-type]
+        try:
+            number = float(value)  # type: ignore[arg-type]
+        except OverflowError:
+            return False
         return (self.low < number or (number == self.low and not self.above)) and (
             number <= self.high and np.isfinite(number)
         )
