@@ -25,6 +25,7 @@ from .._core.validation import (
     Range,
     check_domain,
     check_labels,
+    check_magnitude,
     check_pairs,
     check_parameters,
     check_same_library,
@@ -78,6 +79,7 @@ class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         """Learn the hash function from the rows of X."""
         check_parameters(self)
         rows: Array = validate_data(self, X, dtype=FLOATS, ensure_min_samples=2)
+        check_magnitude(rows, "X")
         self.encoder_ = self._learn(rows, check_labels(y, len(rows), "y"))
         return self
 

@@ -16,7 +16,15 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 from .._core.arrays import array_namespace, is_foreign, like, row_squares, take_rows, to_numpy
 from .._core.errors import InputError
 from .._core.linalg import Array, pca, unit_rows
-from .._core.validation import FLOATS, OneOf, Range, Rules, check_foreign, check_parameters
+from .._core.validation import (
+    FLOATS,
+    OneOf,
+    Range,
+    Rules,
+    check_foreign,
+    check_magnitude,
+    check_parameters,
+)
 from .contents import Contents, Number, Values, Width
 
 _TILE = 1024  # rows whose distances to the anchors are held at one time
@@ -137,6 +145,7 @@ class PrincipalMap(BaseFeatureMap):
         self.n_components = n_components
 
     def _learn(self, X: Array) -> int:
+        check_magnitude(X, "X")
         self.mean_: Array = X.mean(axis=0)
         P = pca(X - self.mean_, self.n_components)
         self.components_: Array = np.pad(P, ((0, 0), (0, self.n_components - P.shape[1])))
@@ -195,6 +204,7 @@ class AnchorKernel(BaseFeatureMap):
         self.kernel = kernel
 
     def _learn(self, X: Array) -> int:
+        check_magnitude(X, "X")
         rng = check_random_state(self.random_state)
         self.anchors_: Array = take_rows(X, drawn_rows(X, self.n_anchors, rng))
         self.bandwidth_ = self._width(X)
