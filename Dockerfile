@@ -1,5 +1,10 @@
 # The service and the command line, as an unprivileged user; data is in /data.
-FROM python:3.11-slim
+#
+# docker build --build-arg PYTHON_DIGEST=sha256:... .
+# The digest has no default, so every build names the image it was checked with. The current one:
+# docker buildx imagetools inspect python:3.11-slim --format '{{.Manifest.Digest}}'
+ARG PYTHON_DIGEST
+FROM python:3.11-slim@${PYTHON_DIGEST}
 
 RUN useradd --create-home --uid 10001 bridgehash \
  && install --directory --owner=bridgehash /data /var/cache/numba
