@@ -184,6 +184,20 @@ def test_the_header_of_a_model_is_shown_escaped(folder, run):
     assert "x1b" in err
 
 
+def test_tags_and_labels_are_shown_escaped(folder, run):
+    HammingIndex(n_bits=8).add(np.load("codes.npy"), tags=["\x1b[2J"] * 30).save("tagged.bhi")
+    for line in ("info tagged.bhi", "index info tagged.bhi", "search tagged.bhi codes.npy"):
+        code, out, err = run(*line.split())
+        assert code == 0
+        assert "\x1b" not in out + err
+    _, _, err = run("search", "tagged.bhi", "codes.npy", "--tag", "\x1b[31m")
+    assert r"\x1b[31m" in err
+    np.savez("odd.npz", **{"\x1b[2J": np.ones((30, 4)), "b": np.ones((30, 4))})
+    _, _, err = run("encode", "model.bh", "odd.npz", "--domain", "source", "--out", "out.npy")
+    assert r"\x1b[2J" in err
+    assert "\x1b" not in err
+
+
 # --- paths that are not files
 
 
