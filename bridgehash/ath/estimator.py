@@ -152,7 +152,7 @@ class ATH(BaseTransferHasher):
         "tol": Range(0),
     }
     _contents: ClassVar[Contents] = BaseTransferHasher._contents | {
-        "agreement_": Maybe(Number(Range(-1, 1))),
+        "agreement_": Maybe(Number(Range(-np.inf))),
         "converged_": Number(Flag()),
     }
 

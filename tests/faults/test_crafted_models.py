@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
 
+import bridgehash
 from bridgehash import InputError, LinearEncoder, ModelFileError, UnitRows, load, save
 from bridgehash.models.model_file import load_model, save_model
 from tests.cases import METHODS, two_domains
@@ -104,6 +106,14 @@ def test_a_model_that_could_not_be_loaded_is_not_saved(tmp_path):
     with pytest.raises(InputError, match="StandardScaler is saved only as a part"):
         save(StandardScaler().fit(np.eye(3)), tmp_path / "model.bh")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_parameter_has_a_rule():
+    for name in bridgehash.__all__:
+        cls = getattr(bridgehash, name)
+        if isinstance(cls, type) and issubclass(cls, BaseEstimator):
+            known = {*getattr(cls, "_rules", ()), *getattr(cls, "_contents", ()), "random_state"}
+            assert set(cls._get_param_names()) <= known, name
 
 
 @pytest.mark.parametrize("name", METHODS)
