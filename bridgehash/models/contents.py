@@ -47,7 +47,7 @@ class Values:
     kinds : str
         Allowed kinds of NumPy dtypes.
     low : float
-        Least value; `above` leaves it out.
+        Least value.
     below : str
         Name of the size that all values are smaller than: they are positions.
     nonzero : bool
