@@ -1,5 +1,8 @@
 # The service and the command line, as an unprivileged user; data is in /data.
-FROM python:3.11-slim
+#
+# The digest of the newest image:
+# docker buildx imagetools inspect python:3.11-slim --format '{{.Manifest.Digest}}'
+FROM python:3.11-slim@sha256:9c900dea9e8fb7e16277c179b555cc72d29a352dbc33cff48ad5a0412fd5bfc7
 
 RUN useradd --create-home --uid 10001 bridgehash \
  && install --directory --owner=bridgehash /data /var/cache/numba

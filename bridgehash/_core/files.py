@@ -33,6 +33,8 @@ def atomic_write(path: StrPath, replace: Callable[[Path], object] | None = None)
         raise FileNotFoundError(f"{path}: the directory {path.parent} does not exist; create it")
     if path.is_dir():
         raise IsADirectoryError(f"{path}: is a directory; name a file in it")
+    if path.exists() and not path.is_file():  # a pipe or a device would be replaced
+        raise FileExistsError(f"{path}: is not a regular file; choose another name")
     temporary = path.with_name(f"{_prefix(path)}{secrets.token_hex(4)}.tmp")
     temporary.touch(exist_ok=False)  # 0666 less the umask, whatever the writer would choose
     try:

@@ -32,7 +32,21 @@ def check_domain(X: Any, name: str) -> Array:
             raise InputError(str(error), "" if name in str(error) else name) from error
     if checked.shape[0] < 2:
         raise InputError(f"has {checked.shape[0]} of at least 2 rows", name)
+    check_magnitude(checked, name)
     return checked
+
+
+def check_magnitude(X: Array, name: str) -> None:
+    """Refuse rows to learn from whose squares, or sums of them, overflow or vanish."""
+    xp = array_namespace(X)
+    largest = max(abs(float(xp.max(X))), abs(float(xp.min(X))))
+    limit = 1e100 if X.dtype == xp.float64 else 1e15
+    if largest > limit or 0 < largest < 1 / limit:
+        raise InputError(
+            f"the largest value is {largest:.3g}; scale the features to between {1 / limit:g} and "
+            f"{limit:g}",
+            name,
+        )
 
 
 def check_foreign(X: Any, name: str) -> Any:
@@ -153,7 +167,10 @@ class Range:
     def admits(self, value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, self.kind):
             return False
-        number = float(value)  # type: ignore[arg-type]
+        try:
+            number = float(value)  # type: ignore[arg-type]
+        except OverflowError:
+            return False
         return (self.low < number or (number == self.low and not self.above)) and (
             number <= self.high and np.isfinite(number)
         )
@@ -221,7 +238,7 @@ class Size:
         return "a number of bytes, or a size such as '4GiB' or '500MiB'"
 
 
-_SIZE = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*([KMGT]?)I?B?\s*")
+_SIZE = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*([KMGT]?)I?B?\s*", re.ASCII)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 Rules = Mapping[str, Range | Flag | OneOf | Size]

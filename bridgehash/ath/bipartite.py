@@ -19,6 +19,7 @@ from .._core.errors import InputError
 from .._core.linalg import Array
 from .._core.validation import OneOf, Range, Rules
 from ..models.base import TrainingData
+from ..models.contents import Contents, Given
 from ..neighbors.graphs import Graph, SparseGraph, from_rows, label_graph
 from ..neighbors.search import N_PROBE, NProbe, find_neighbors
 from .steps import graph_gamma, graph_step, simplex_projection
@@ -115,6 +116,8 @@ class GivenBipartite(BaseEstimator):
     W : sparse or dense array of shape (n_source, n_target), or a Graph
         Non-negative weights.
     """
+
+    _contents: ClassVar[Contents] = {"W": Given("n_source n_target")}
 
     def __init__(self, W: Any) -> None:
         self.W = W

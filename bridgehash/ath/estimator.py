@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from .._core.validation import Flag, OneOf, Range, Rules, check_parameters
 from ..codes import MAX_BITS
 from ..models.base import About, BaseTransferHasher, TrainingData
+from ..models.contents import Contents, Maybe, Number
 from ..models.encoder import LinearEncoder
 from ..neighbors.graphs import Graph
 from .fit import RuntimeOptions, learn, open_domains, part
@@ -149,6 +150,10 @@ class ATH(BaseTransferHasher):
         "source_encoder": OneOf(("own", "target")),
         "max_iter": Range(1, kind=Integral),
         "tol": Range(0),
+    }
+    _contents: ClassVar[Contents] = BaseTransferHasher._contents | {
+        "agreement_": Maybe(Number(Range(-np.inf))),
+        "converged_": Number(Flag()),
     }
 
     def __init__(

@@ -22,6 +22,7 @@ from .._core.errors import InputError
 from .._core.linalg import Array, sinkhorn, unit_rows
 from .._core.validation import Range, Rules
 from ..models.base import Ids, TrainingData
+from ..models.contents import Contents, Given
 from ..neighbors.graphs import one_hot
 from ..neighbors.search import nearest, nearest_others
 from .matching import match
@@ -119,6 +120,7 @@ class Propagation(BaseEstimator):
         "n_rounds": Range(0, kind=Integral),
         "keep": Range(0, 1, above=True),
     }
+    _contents: ClassVar[Contents] = {"shares": Given("c", ("estimated", "uniform"))}
 
     def __init__(
         self,

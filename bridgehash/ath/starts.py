@@ -30,6 +30,7 @@ from .._core.linalg import (
     random_orthonormal,
 )
 from .._core.validation import OneOf, Range, Rules
+from ..models.contents import Contents, Given
 from ..models.feature_maps import drawn_rows
 from ..neighbors.graphs import Graph, one_hot, operator
 from ..neighbors.search import nearest_others
@@ -191,6 +192,8 @@ class GivenStart(BaseEstimator):
     W : sparse or dense array of shape (n_source, n_target), or a Graph
         Non-negative weights; only their proportions within a row matter.
     """
+
+    _contents: ClassVar[Contents] = {"W": Given("n_source n_target")}
 
     def __init__(self, W: Any) -> None:
         self.W = W

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 
 from .._core.linalg import Array, k_means, majority_sign
 from .._core.validation import FLOATS, Range, Rules
+from ..models.contents import Contents, Number, Values, Width
 from ..models.feature_maps import BaseFeatureMap, drawn_rows
 from ..neighbors.graphs import FactoredGraph
 from ..neighbors.search import nearest
@@ -59,6 +60,13 @@ class AnchorGraphMap(BaseFeatureMap):
         "n_anchors": Range(1, kind=Integral),
         "n_neighbors": Range(1, kind=Integral),
         "n_iter": Range(0, kind=Integral),
+    }
+    _contents: ClassVar[Contents] = {
+        "n_features_in_": Width("d"),
+        "n_features_out_": Width("m"),
+        "mean_": Values("d"),
+        "anchors_": Values("m d"),
+        "sigma_": Number(Range(0, above=True)),
     }
 
     def __init__(

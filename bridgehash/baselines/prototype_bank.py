@@ -13,6 +13,7 @@ from .._core.linalg import Array, RidgeSolver, unit_rows
 from .._core.validation import Flag, Range, Rules
 from ..codes import signs
 from ..models.base import N_BITS, About, Ids, TrainingData
+from ..models.contents import Contents, Values
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import outward
 from ._classes import class_codes, class_means, target_clusters
@@ -57,6 +58,7 @@ class PrototypeBank(BaseSharedHasher):
         "max_iter": Range(1, kind=Integral),
         "unit_rows": Flag(),
     }
+    _contents: ClassVar[Contents] = BaseSharedHasher._contents | {"bank_": Values("c r", "i")}
 
     def __init__(
         self,

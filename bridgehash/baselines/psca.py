@@ -12,6 +12,7 @@ from .._core.linalg import Array, RidgeSolver, pca, procrustes, random_orthonorm
 from .._core.validation import Flag, OneOf, Range, Rules
 from ..codes import signs
 from ..models.base import N_BITS, About, Ids, TrainingData
+from ..models.contents import Contents, Values
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import AnchorKernel
 from ..neighbors.graphs import one_hot
@@ -88,6 +89,7 @@ class PSCA(BaseSharedHasher):
         "ridge": Range(0, above=True),
         "unit_rows": Flag(),
     }
+    _contents: ClassVar[Contents] = BaseSharedHasher._contents | {"memberships_": Values("n c")}
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .._core.linalg import Array, pca
 from .._core.validation import Range, Rules
 from ..models.base import N_BITS, About, BaseHasher
+from ..models.contents import Contents, Values, Width
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import BaseFeatureMap
 
@@ -39,6 +40,16 @@ class SpectralModes(BaseFeatureMap):
     """
 
     _rules: ClassVar[Rules] = {"n_modes": Range(1, kind=Integral)}
+    _contents: ClassVar[Contents] = {
+        "n_features_in_": Width("d"),
+        "n_features_out_": Width("m"),
+        "mean_": Values("d"),
+        "components_": Values("d p"),
+        "low_": Values("p"),
+        "range_": Values("p", low=0.0),
+        "axis_": Values("m", "iu", low=0, below="p"),
+        "frequency_": Values("m", "iu", low=1),
+    }
 
     def __init__(self, n_modes: int = 64) -> None:
         self.n_modes = n_modes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
@@ -19,6 +19,7 @@ from .._core.errors import InputError
 from .._core.linalg import Array, mean_square
 from .._core.validation import UNKNOWN
 from ..models.base import About, BaseHasher, BaseTransferHasher, TrainingData
+from ..models.contents import Contents, Part
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import PrincipalMap, unit_row_map
 
@@ -124,8 +125,18 @@ class Shared(BaseSharedHasher):
     (2, 1)
     """
 
+    _contents: ClassVar[Contents] = BaseSharedHasher._contents | {
+        "hasher": Part("BaseHasher"),
+        "hasher_": Part("BaseHasher"),
+    }
+
     def __init__(self, hasher: BaseHasher) -> None:
         self.hasher = hasher
+
+    def _check_loaded(self) -> None:
+        super()._check_loaded()
+        if not self.hasher_.n_bits == self.hasher.n_bits == self.source_encoder_.n_bits:
+            raise ValueError("the codes of hasher, hasher_ and source_encoder_ differ in length")
 
     @property
     def about(self) -> About:  # type: ignore[override]

@@ -46,7 +46,7 @@ class ResultStore:
             try:
                 record = json.loads(line)
                 records[record["key"]] = record
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise InputError(
                     f"line {number} is not a record ({error}); fix or delete the line, or move "
                     "the file away",

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from bridgehash._core.errors import InputError, JournalError, MissingDataError, named
 from bridgehash._core.progress import countdown
+from bridgehash.cli import options as opt
 from bridgehash.cli.console import may_animate, note, results, say, show_fields, show_table
 
 if TYPE_CHECKING:
@@ -38,7 +39,13 @@ Data = Annotated[
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="One split and 16 bits only.")]
 Cores = Annotated[
-    int | None, typer.Option("--jobs", min=1, help="Fits at the same time. Default: all cores.")
+    int | None,
+    typer.Option(
+        "--jobs",
+        parser=opt.whole(1),
+        metavar="N",
+        help="Fits at the same time. Default: all cores.",
+    ),
 ]
 Rerun = Annotated[bool, typer.Option("--rerun", help="Run finished fits again.")]
 

@@ -1,16 +1,19 @@
 """Output of the commands: results on stdout, everything else on stderr.
 
 On a terminal, values are wrapped beside their names. Elsewhere there are no colours and no
-wrapping, so that one record is one line.
+wrapping, so that one record is one line. File names, labels and the contents of files may hold
+control characters, which could change the terminal. They are always shown as escapes.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +23,11 @@ _UNWRAPPED = 10_000  # columns: wider than any result
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError  # rich would exit by itself
+
+    def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for text, style, control in super().render(renderable, options):
+            lines = [printable(line) for line in text.split("\n")]
+            yield Segment(text if control else "\n".join(lines), style, control)
 
 
 def results() -> Console:
@@ -40,7 +48,7 @@ def _wide_unless_terminal(console: Console) -> Console:
 
 def say(line: str, name: str = "", style: str = "") -> None:
     """Print one line on stderr, with a name such as `error:` before it."""
-    flat = " ".join(part.strip() for part in line.splitlines())
+    flat = printable(" ".join(part.strip() for part in line.splitlines()))
     text = Text.assemble((f"{name}: ", style), flat) if name else Text(flat)
     messages().print(text, soft_wrap=True)
 
@@ -61,7 +69,7 @@ def show_fields(fields: Iterable[tuple[str, str]]) -> None:
     grid.add_column(no_wrap=True, style="bold")
     grid.add_column(overflow="fold")
     for name, value in fields:
-        grid.add_row(Text(name), Text(value))
+        grid.add_row(Text(printable(name)), Text(printable(value)))
     _print_trimmed(grid)
 
 
@@ -72,7 +80,7 @@ def show_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]], numbers
     for name in header:
         table.add_column(name, justify="right" if name == numbers else "left")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     _print_trimmed(table)
 
 
@@ -83,6 +91,19 @@ def _print_trimmed(table: Table) -> None:
         console.print(table)
     for line in captured.get().splitlines():
         console.file.write(line.rstrip() + "\n")
+
+
+def printable(text: str) -> str:
+    """Return the text with control characters, line ends included, as escapes.
+
+    >>> print(printable("a\x1b[2J.npy"))
+    a\\x1b[2J.npy
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+    )
 
 
 def counted(n: int, noun: str) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bridgehash._core.errors import InputError
+from bridgehash.cli import options as opt
 from bridgehash.cli.console import results
 
 DemoOut = Annotated[Path, typer.Option("--out", help="Folder to write to.")]
@@ -16,7 +17,12 @@ DemoServe = Annotated[
 ]
 DemoPort = Annotated[
     int | None,
-    typer.Option(min=0, max=65535, show_default="8000", help="Port of --serve; 0: any free port."),
+    typer.Option(
+        parser=opt.whole(0, 65535),
+        metavar="N",
+        show_default="8000",
+        help="Port of --serve; 0: any free port.",
+    ),
 ]
 
 

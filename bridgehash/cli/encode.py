@@ -104,7 +104,7 @@ def encode(
     X = read_features(data, encoder, model)
     names = None if ids is None else read_row_labels(ids, len(X), data, "id")
     started = perf_counter()
-    codes = encode_rows(encoder, X, "encode")
+    codes = encode_rows(encoder, X, "encode", data)
     seconds = perf_counter() - started
     write_codes(path, codes, names)
     written = f"{path} ({decimal(path.stat().st_size)})"
@@ -225,7 +225,7 @@ def _manifest(out: Path) -> dict[str, Any]:
         return {"about": about, "shards": shards}
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"is damaged ({error}); use another folder", str(path)) from error
 
 

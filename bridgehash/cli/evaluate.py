@@ -76,7 +76,9 @@ def evaluate(
         rows[side] = read_features(spec, encoders[side], model)
         labels[side] = read_row_labels(y, len(rows[side]), spec)
     ids = _class_ids(labels_queries, labels["queries"], labels_database, labels["database"])
-    codes = [encode_rows(encoders[side], rows[side], side) for side in sides]
+    codes = [
+        encode_rows(encoders[side], rows[side], side, spec) for side, (spec, *_) in sides.items()
+    ]
     n_bits = encoders["queries"].n_bits
     histogram = distance_histogram(codes[0], codes[1], *ids, n_bits=n_bits)
     scores = Scores.of(histogram)

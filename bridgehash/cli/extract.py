@@ -12,6 +12,7 @@ from rich.filesize import decimal
 
 from bridgehash._core.errors import InputError, JournalError
 from bridgehash._core.progress import countdown
+from bridgehash.cli import options as opt
 from bridgehash.cli.console import counted, may_animate, note, show_fields, show_table
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ BackboneName = Annotated[
 ]
 FeaturesOut = Annotated[Path, typer.Option("--out", help="File to write: *.npz")]
 BatchSize = Annotated[
-    int, typer.Option(min=1, help="Images per batch; finished batches are saved.")
+    int,
+    typer.Option(
+        parser=opt.whole(1), metavar="N", help="Images per batch; finished batches are saved."
+    ),
 ]
 Resume = Annotated[
     bool,

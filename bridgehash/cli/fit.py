@@ -64,7 +64,9 @@ Pairs = Annotated[
         help="Two columns of row numbers from 0: a source row and the target row that matches it.",
     ),
 ]
-Bits = Annotated[int, typer.Option(min=1, max=opt.MAX_BITS, help="Code length.")]
+Bits = Annotated[
+    int, typer.Option(parser=opt.whole(1, opt.MAX_BITS), metavar="N", help="Code length.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -83,7 +85,9 @@ Device = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Where to compute: auto, cpu, cuda, cuda:1 (ath only)."),
 ]
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")]
+Seed = Annotated[
+    int, typer.Option(parser=opt.whole(0, 2**32 - 1), metavar="N", help="Random seed.")
+]
 Verbose = Annotated[
     bool | None,
     typer.Option(

@@ -48,7 +48,9 @@ Tags = Annotated[
 ]
 IndexBits = Annotated[
     int | None,
-    typer.Option(min=1, max=opt.MAX_BITS, help="Code length, if not whole bytes."),
+    typer.Option(
+        parser=opt.whole(1, opt.MAX_BITS), metavar="N", help="Code length, if not whole bytes."
+    ),
 ]
 BuildSearch = Annotated[
     opt.SearchKind,

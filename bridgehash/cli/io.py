@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import zipfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
@@ -33,6 +34,7 @@ from bridgehash.streaming.formats import (
     arrow,
     check_finite,
     check_not_empty,
+    check_regular,
     choose,
     float_type,
     npy_header,
@@ -42,6 +44,11 @@ from bridgehash.streaming.formats import (
 _LABELS: Want = (1, "number byte text", "labels have one dimension of whole numbers or text")
 _CODES: Want = (2, "byte binary", "codes have two dimensions of packed bytes (uint8)")
 _MANY = 8192  # rows from which encoding shows a progress bar
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(nan|inf(inity)?)", re.A | re.I)
+_WHOLE = re.compile(r"[+-]?\d{1,30}", re.A)
+_EXPONENT = re.compile(r"\de", re.A | re.I)  # 1e3 may be a name, and is not the label 1000
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*", re.A)
 
 _Rows = Iterator[tuple[int, list[str]]]
 
@@ -109,10 +116,15 @@ def check_width(width: int, encoder: LinearEncoder, spec: StrPath, who: str) -> 
         )
 
 
-def encode_rows(encoder: LinearEncoder, X: NDArray[Any], title: str) -> NDArray[np.uint8]:
-    """Return packed codes of all rows; show a progress bar for many."""
-    with countdown(title, visible=may_animate() and len(X) > _MANY) as reach:
-        return encoder.encode(X, done=lambda rows: reach(rows, len(X)))
+def encode_rows(
+    encoder: LinearEncoder, X: NDArray[Any], title: str, spec: str = ""
+) -> NDArray[np.uint8]:
+    """Return packed codes of all rows of `spec`; show a progress bar for many."""
+    try:
+        with countdown(title, visible=may_animate() and len(X) > _MANY) as reach:
+            return encoder.encode(X, done=lambda rows: reach(rows, len(X)))
+    except InputError as error:
+        raise InputError(error.problem, spec or error.argument) from error
 
 
 def check_output(path: StrPath, suffixes: Collection[str] = (".npy", ".parquet")) -> Path:
@@ -123,6 +135,8 @@ def check_output(path: StrPath, suffixes: Collection[str] = (".npy", ".parquet")
             raise InputError(f"must end in {' or '.join(suffixes)}, not {path.suffix!r}")
         if path.is_dir():
             raise InputError("is a directory; name a file in it")
+        if path.exists() and not path.is_file():
+            raise InputError("is a pipe or a device; name a file")
         if not path.parent.is_dir():
             raise InputError(f"the directory {path.parent} does not exist; create it first")
         if not os.access(path.parent, os.W_OK | os.X_OK):
@@ -169,6 +183,7 @@ def _read(spec: str, want: Want, convert: Callable[[NDArray[Any]], NDArray[Any]]
     with named(spec):
         if path.is_dir():
             raise InputError("is a directory; name a file in it")
+        check_regular(path)
         if path.suffix.lower() not in _READERS:
             raise InputError(f"unknown file type {path.suffix!r}; use {', '.join(_READERS)}")
         return convert(choose(_READERS[path.suffix.lower()](path), path, key, want).load())
@@ -249,30 +264,55 @@ def _parquet(path: Path) -> list[_LoadableField]:
 
 
 def _csv(path: Path) -> list[_LoadableField]:
-    headed = _has_header(path)
-    rows = partial(_csv_rows, path, headed)
-    _, first = next(_csv_rows(path), (0, []))
+    delimiter = _delimiter(path)
+    headed = _has_header(path, delimiter)
+    rows = partial(_csv_rows, path, delimiter, headed)
+    _, first = next(_csv_rows(path, delimiter), (0, []))
     _, sample = next(rows(), (0, []))
     if not sample:
         raise InputError("is empty; at least one row below the header line is needed")
     fields = []
     for i, cell in enumerate(sample):
+        if delimiter != "," and _DECIMAL_COMMA.fullmatch(cell):
+            raise InputError(f"{cell!r} has a decimal comma; write numbers with a point")
         name = first[i] if headed else str(i + 1)
         kind = "number" if not cell or _is_number(cell) else "text"
         fields.append(
             _LoadableField(name, kind if name else "other", 1, kind, partial(_column, rows, i))
         )
-    numeric = [i for i, field in enumerate(fields) if field.kind == "number"]
+    numeric = [
+        i
+        for i, (field, cell) in enumerate(zip(fields, sample, strict=True))
+        if field.kind == "number" or (field.name and _is_odd_number(cell))
+    ]
     if numeric:
         fields.append(_LoadableField("", "number", 2, "", partial(_columns, rows, numeric)))
     return fields
 
 
-def _csv_rows(path: Path, headed: bool = False) -> _Rows:
+def _delimiter(path: Path) -> str:
+    """Return what separates the cells of the first line: a comma, a semicolon or a tab."""
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        line = next(filter(str.strip, file), "")
+    for delimiter in ("\t", ";"):
+        cells = line.strip().split(delimiter)
+        if len(cells) == 1:
+            continue
+        if "," not in line:
+            return delimiter
+        if all(_is_number(cell) or _DECIMAL_COMMA.fullmatch(cell) for cell in cells):
+            raise InputError(
+                f"line 1 has commas and {delimiter!r}; separate cells by one of them and write "
+                "numbers with a point"
+            )
+    return ","
+
+
+def _csv_rows(path: Path, delimiter: str, headed: bool = False) -> _Rows:
     """Yield line number and cells of each record; skip the header line if `headed`."""
     width = 0
     with open(path, newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file)
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
         for row in filter(None, reader):  # blank lines are skipped
             if width and len(row) != width:
                 raise InputError(f"line {reader.line_num} has {len(row)} cells, line 1 has {width}")
@@ -281,18 +321,18 @@ def _csv_rows(path: Path, headed: bool = False) -> _Rows:
             width = len(row)
 
 
-def _has_header(path: Path) -> bool:
+def _has_header(path: Path, delimiter: str) -> bool:
     """Whether the first line names the columns: it has no number, unlike the lines below.
 
     If all cells are text, a first line that repeats a value of its column is data. The column
     names 0, 1, 2, … that pandas writes are recognised by fractions below them.
     """
-    _, first = next(_csv_rows(path), (0, []))
+    _, first = next(_csv_rows(path, delimiter), (0, []))
     names = [cell for cell in first if cell]
     numbered = len(names) > 1 and names == [str(i) for i in range(len(names))]
     if any(map(_is_number, first)) and not numbered:
         return False
-    for _, row in _csv_rows(path, headed=True):
+    for _, row in _csv_rows(path, delimiter, headed=True):
         if numbered:
             return any(_is_number(cell) and "." in cell for cell in row)
         if any(map(_is_number, row)):
@@ -303,29 +343,38 @@ def _has_header(path: Path) -> bool:
 
 
 def _is_number(text: str) -> bool:
+    """Whether a cell is a number in ASCII digits; `float` also accepts 1_0 and other digits."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def _is_odd_number(text: str) -> bool:
+    """Whether only Python reads this as a number; a matrix with such a cell is refused."""
     try:
         float(text)
     except ValueError:
         return False
-    return True
+    return not _is_number(text)
 
 
 def _column(rows: Callable[[], _Rows], i: int) -> NDArray[Any]:
     """Return a column as integers if possible, else as floats, else as text."""
-    cells = np.array([row[i] for _, row in rows()])
-    for dtype in (np.int64, np.float64):
-        with suppress(ValueError, OverflowError):
-            return cells.astype(dtype)
-    return cells
+    cells = [row[i] for _, row in rows()]
+    if all(map(_WHOLE.fullmatch, cells)):
+        with suppress(OverflowError):
+            return np.array([int(cell) for cell in cells], dtype=np.int64)
+    if all(map(_is_number, cells)) and not any(map(_EXPONENT.search, cells)):
+        return np.array([float(cell) for cell in cells])
+    return np.array(cells)
 
 
 def _columns(rows: Callable[[], _Rows], chosen: list[int]) -> NDArray[Any]:
     parsed = []
     for line, row in rows():
-        try:
-            parsed.append(np.array([float(row[i]) for i in chosen]))
-        except ValueError as error:
-            raise InputError(f"line {line}: {error}; fill or drop it") from error
+        cells = [row[i] for i in chosen]
+        bad = [cell for cell in cells if not _is_number(cell)]
+        if bad:
+            raise InputError(f"line {line}: {bad[0][:40]!r} is not a number; fill or drop it")
+        parsed.append(np.array([float(cell) for cell in cells]))
     return np.array(parsed)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,6 +33,24 @@ TYPED = {  # argument of the library -> what the user typed
     "random_state": "--seed",
     "domain": "--domain",
 }
+
+
+def whole(low: int, high: int | None = None) -> Callable[[Any], int]:
+    """Return a parser of whole numbers in a range, written in the digits 0 to 9.
+
+    `int` also accepts 1_0 and the digits of other scripts, which are typing errors here.
+    """
+
+    def parse(text: Any) -> int:
+        digits = str(text)
+        if not (digits.removeprefix("-").isdigit() and digits.isascii() and len(digits) < 20):
+            raise typer.BadParameter(f"{digits!r} is not a whole number")
+        if not low <= int(digits) <= (int(digits) if high is None else high):
+            limits = f"at least {low}" if high is None else f"from {low} to {high}"
+            raise typer.BadParameter(f"{digits} is not {limits}")
+        return int(digits)
+
+    return parse
 
 
 class DomainOption(StrEnum):

@@ -23,7 +23,15 @@ _SHOWN = 20  # queries on the terminal
 QueryRows = Annotated[
     str, typer.Argument(metavar="QUERIES", help="Packed codes; with --model, features to encode.")
 ]
-K = Annotated[int, typer.Option("-k", min=1, help="Number of nearest codes per query.")]
+K = Annotated[
+    int,
+    typer.Option(
+        "-k",
+        parser=opt.whole(1),
+        metavar="N",
+        help="Number of nearest codes per query, at most all.",
+    ),
+]
 Tag = Annotated[str | None, typer.Option(metavar="TEXT", help="Search codes with this tag only.")]
 Rerank = Annotated[
     bool,
@@ -77,15 +85,16 @@ def search(
     with open_for(index, engine, search) as opened:
         query = load_codes(queries, model, domain, opened.n_bits, with_projections=rerank)
         check_same_model(opened.about, query.about, index, model)
+        n = len(opened)
+        k = max(1, min(k, n))  # room for more would stay empty
         started = perf_counter()
         if isinstance(opened, HammingIndex):
             result = opened.search(query.codes, k, tag=tag, rerank=query.projections)
         else:
             result = opened.search(query.codes, k, tag=tag)
         seconds = perf_counter() - started
-        empty = len(opened) == 0
     distances, ids = result
-    if empty:
+    if n == 0:
         note(f"{index} holds no codes")
     elif tag is not None and (ids < 0).all():
         note(f"no code of {index} has the tag {tag!r}")

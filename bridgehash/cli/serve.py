@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from bridgehash._core.errors import InputError
+from bridgehash.cli import options as opt
 from bridgehash.cli.console import counted, note
 
 if TYPE_CHECKING:
@@ -48,7 +49,12 @@ Backbones = Annotated[
     ),
 ]
 Host = Annotated[str, typer.Option(help="Address to listen on; other than loopback needs a key.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")]
+Port = Annotated[
+    int,
+    typer.Option(
+        parser=opt.whole(0, 65535), metavar="N", help="Port to listen on; 0: any free port."
+    ),
+]
 KeyFile = Annotated[
     Path | None,
     typer.Option(help="File with the API key for changes. Default: BRIDGEHASH_API_KEY."),

@@ -2,7 +2,8 @@
 
 A file is looked for in the folder given by the caller, then in $BRIDGEHASH_DATA, then in a cache
 ($BRIDGEHASH_CACHE, else the cache folder of the user). Only files with a known URL and SHA-256 are
-downloaded, into the cache. A failed download leaves nothing behind.
+downloaded, into the cache. A download that is larger than declared, or too slow, is stopped. A
+failed download leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import hashlib
 import os
 import sys
 import warnings
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from time import monotonic
+from typing import IO, Any
 
 from .._core.errors import InputError, MissingDataError
 from .._core.files import StrPath, atomic_write
@@ -22,6 +25,10 @@ from .._core.files import StrPath, atomic_write
 DATA_VARIABLE = "BRIDGEHASH_DATA"
 CACHE_VARIABLE = "BRIDGEHASH_CACHE"
 _CHUNK = 1 << 16  # bytes downloaded at a time
+_MAX_SIZE = 1 << 30  # bytes, of a file without a declared size
+_TIMEOUT = 30.0  # seconds without any byte
+_PATIENCE = 60.0  # seconds for any file, and more for a large one:
+_SLOWEST = 20_000  # bytes per second
 
 _checksums: dict[tuple[str, int, int], str] = {}
 
@@ -82,24 +89,42 @@ class DataFile:
         return "; ".join(filter(None, parts)) + "." + (f" {self.hint}" if self.hint else "")
 
     def _download(self) -> Path:
-        pooch = _pooch()
+        _pooch()  # it installs what `_fetch` needs
         path = cache_folder() / self.name
         path.parent.mkdir(parents=True, exist_ok=True)
+        limit = _MAX_SIZE if self.size is None else self.size
         with atomic_write(path) as temporary:
-            opened: list[Any] = []  # closed at the end: pooch leaves them open after an error
-            hooks = {"response": lambda response, **_: opened.append(response)}
-            bar: Any = False
-            if sys.stderr is not None and sys.stderr.isatty():
-                opened.append(bar := _DownloadBar(self.name))
-            get = pooch.HTTPDownloader(progressbar=bar, chunk_size=_CHUNK, hooks=hooks)
-            try:
-                get(self.url, str(temporary), None)
-            finally:
-                for item in opened:
-                    item.close()
+            with open(temporary, "wb") as file, _progress_bar(self.name, self.size) as reach:
+                _fetch(str(self.url), file, limit, reach)
+            if self.size not in (None, n_bytes := temporary.stat().st_size):
+                raise InputError(f"{n_bytes} bytes instead of {self.size}; the file was deleted")
             if (actual := checksum(temporary)) != self.sha256:
                 raise InputError(f"sha256 is {actual}, not {self.sha256}; the file was deleted")
         return path
+
+
+def _fetch(url: str, file: IO[bytes], limit: int, reach: Callable[[int], None]) -> None:
+    """Write what a server sends; stop if it sends more than `limit` bytes, or too slowly."""
+    import requests
+    import urllib3
+
+    deadline = monotonic() + _PATIENCE + limit / _SLOWEST
+    plain = {"Accept-Encoding": "identity"}  # the declared size is that of the file itself
+    n_bytes = 0
+    with requests.get(url, stream=True, timeout=_TIMEOUT, headers=plain) as response:
+        response.raise_for_status()
+        try:
+            # read1 returns what has arrived: read would wait for a whole chunk of a slow server
+            while chunk := response.raw.read1(_CHUNK):
+                n_bytes += len(chunk)
+                if n_bytes > limit:
+                    raise InputError(f"the server sends more than the declared {limit} bytes")
+                if monotonic() > deadline:
+                    raise InputError(f"too slow: {n_bytes} bytes so far; try again later")
+                file.write(chunk)
+                reach(n_bytes)
+        except urllib3.exceptions.HTTPError as error:
+            raise OSError(str(error)) from error
 
 
 def checksum(path: StrPath) -> str:
@@ -137,24 +162,16 @@ def _pooch() -> Any:
     return pooch
 
 
-class _DownloadBar:
-    """The progress bar that pooch expects, drawn by rich."""
+@contextmanager
+def _progress_bar(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Yield `reach(n_bytes)`, which moves a bar on stderr if that is a terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield lambda n_bytes: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeElapsedColumn
 
-    def __init__(self, title: str) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TimeElapsedColumn
-
-        self.total = 0  # bytes; set by pooch
-        columns = ("{task.description}", BarColumn(), DownloadColumn(), TimeElapsedColumn())
-        self._progress = Progress(*columns, console=Console(stderr=True))
-        self._task = self._progress.add_task(title, total=None)
-        self._progress.start()
-
-    def update(self, n_bytes: int) -> None:
-        self._progress.update(self._task, advance=n_bytes, total=self.total or None)
-
-    def reset(self) -> None:
-        self._progress.update(self._task, completed=0)
-
-    def close(self) -> None:
-        self._progress.stop()
+    columns = ("{task.description}", BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda n_bytes: bar.update(task, completed=n_bytes)

@@ -7,12 +7,14 @@ The whole collections can also be read from the public files, which are download
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,7 @@ from .files import DataFile
 
 _SIDE = 16  # pixels
 _TILE = 4096  # images resized at a time
+_MAX_UNPACKED = 200_000_000  # bytes; the largest public file has 47 MB
 _MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _USPS_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
 _INSTEAD = "You can use mnist_usps.npz instead, which holds the arrays of all views."
@@ -72,20 +75,35 @@ def _read_idx_files(paths: Sequence[Path], _: DataView) -> Rows:
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
     """Read a gzipped IDX file: two zeros, the type (8: bytes), dimensions, sizes, data."""
-    with named(path, "copy it again"):
-        with gzip.open(path) as file:
-            content = file.read()
-        n_dimensions = content[3] if content[:3] == b"\0\0\x08" and len(content) > 3 else 0
-        start = 4 + 4 * n_dimensions
-        shape = np.frombuffer(content[4:start], dtype=">u4").tolist()
-        if not shape or len(content) != start + math.prod(shape):
-            raise InputError("is not an IDX file of bytes, or is cut off; copy it again")
-    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
+    with named(path, "copy it again"), gzip.open(path) as file:
+        start = file.read(4)
+        n_dimensions = start[3] if start[:3] == b"\0\0\x08" and len(start) > 3 else 0
+        shape = np.frombuffer(file.read(4 * n_dimensions), dtype=">u4").tolist()
+        size = math.prod(shape)
+        if size > _MAX_UNPACKED:
+            raise InputError(f"declares {size} bytes, more than {_MAX_UNPACKED}; copy it again")
+        content = file.read(size + 1)
+        if len(shape) != n_dimensions or not shape or len(content) != size:
+            raise InputError(
+                "is not an IDX file of bytes, or is cut off or too long; copy it again"
+            )
+    return np.frombuffer(content, dtype=np.uint8).reshape(shape)
+
+
+def _unpacked(path: Path) -> IO[bytes]:
+    """Return the content of a .bz2 file; refuse one that is much larger than the public files."""
+    with named(path, "copy it again"), bz2.open(path) as file:
+        content = file.read(_MAX_UNPACKED + 1)
+        if len(content) > _MAX_UNPACKED:
+            raise InputError(f"has more than {_MAX_UNPACKED} bytes unpacked; copy it again")
+    return io.BytesIO(content)
 
 
 def _read_svmlight_files(paths: Sequence[Path], _: DataView) -> Rows:
     """Read USPS from LIBSVM's files: values from -1 to 1, digit 0 stored as class 1."""
-    parts = [load_svmlight_file(str(path), n_features=_SIDE**2, dtype=np.float32) for path in paths]
+    parts = [
+        load_svmlight_file(_unpacked(path), n_features=_SIDE**2, dtype=np.float32) for path in paths
+    ]
     x = np.concatenate([rows.toarray() for rows, _ in parts])
     y = np.concatenate([labels for _, labels in parts]).astype(np.int64) - 1
     return ((x + 1) / 2).astype(np.float64), y  # float32 until here, as in mnist_usps.npz

@@ -22,6 +22,7 @@ from .._core.errors import InputError, named, unknown
 from .folder import pillow
 from .gist import DIMENSION, gist
 from .hog import dimension, hog
+from .weights import SHA256, known_weights
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -152,7 +153,9 @@ def _load_lite(i: int, settings: ExtractSettings) -> Features:
     path = getattr(package, f"EfficientnetLite{i}ModelFile").get_model_file_path()
     with torch.device("meta"):  # the initial weights are replaced: draw no random numbers
         model = network.EfficientNet.from_name(name)
-    model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True), assign=True)
+    with known_weights(Path(path)) as file:
+        weights = torch.load(file, map_location="cpu", weights_only=True)
+    model.load_state_dict(weights, assign=True)
     model.eval().to(device=device, memory_format=torch.channels_last)
 
     def averaged(x: Any) -> Any:
@@ -166,8 +169,10 @@ def _load_torchvision(
 ) -> Features:
     torch, device = _torch(name, settings.device)
     path = _weights_path(torch, name, settings)
+    own = settings.weights is not None  # a file of the user has no recorded checksum
     with named(path, f"give the weights of {name}"):
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
+        with open(path, "rb") if own else known_weights(path) as file:
+            loaded = torch.load(file, map_location="cpu", weights_only=True)
         weights = {key: value.to(device) for key, value in loaded.items()}
         run = partial(_in_chunks, torch, device, partial(network, torch, weights), *_IMAGENET)
         side, expected = BACKBONES[name].input_size, BACKBONES[name].dimension
@@ -190,7 +195,8 @@ def _weights_path(torch: Any, name: str, settings: ExtractSettings) -> Path:
             str(path),
         )
     try:
-        torch.hub.load_state_dict_from_url(_DOWNLOADS + file, progress=False, check_hash=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.hub.download_url_to_file(_DOWNLOADS + file, str(path), SHA256[file], progress=False)
     except (OSError, RuntimeError) as error:
         raise InputError(f"cannot be downloaded ({error})", _DOWNLOADS + file) from error
     return path

@@ -25,6 +25,7 @@ from .backbones import Backbone, ExtractSettings, Features, find_backbone
 from .folder import Unreadable, class_of, list_images, pillow, read_image, why_unreadable
 
 _FLOAT = np.dtype("<f4")
+_FROM_THE_START = "start from the beginning (--no-resume, resume=False)"
 
 
 class Extraction(NamedTuple):
@@ -96,9 +97,12 @@ def extract(
         "weights": file and [file.name, file.stat().st_size],
         "images": f"{len(ids)} images, {_fingerprint(folder, ids)}",
     }
-    journal, records = _open_journal(Path(f"{out}.part"), about, resume)
+    part = Path(f"{out}.part")
+    journal, records = _open_journal(part, about, resume)
     with closing(journal):
-        batches = [_from_record(record, chosen.dimension) for record in records]
+        with named(part, _FROM_THE_START):
+            batches = [_from_record(record, chosen.dimension) for record in records]
+            _check_batches(batches, ids)
         n_done = n_resumed = sum(len(rows) + len(unreadable) for rows, unreadable in batches)
         report(n_done, len(ids))
         while n_done < len(ids):
@@ -139,7 +143,7 @@ def _open_journal(path: Path, about: dict[str, Any], resume: bool) -> tuple[Jour
     if not resume or (path.exists() and path.stat().st_size == 0):
         path.unlink(missing_ok=True)
     elif path.exists():
-        remedy = "start from the beginning (--no-resume, resume=False), or undo the change"
+        remedy = f"{_FROM_THE_START}, or undo the change"
         with named(path, remedy):
             before = json.loads(read_journal(path).header or b"{}")
             for key, now in about.items():
@@ -167,8 +171,20 @@ def _as_record(batch: ImageBatch) -> bytes:
 def _from_record(record: bytes, dimension: int) -> ImageBatch:
     head, _, data = record.partition(b"\n")
     fields = json.loads(head)
-    rows = np.frombuffer(data, dtype=_FLOAT).reshape(fields["rows"], dimension)
+    rows = np.frombuffer(data, dtype=_FLOAT).reshape(-1, dimension)
+    if len(rows) != fields["rows"]:
+        raise InputError(f"a batch has {len(rows)} rows, not {fields['rows']}; {_FROM_THE_START}")
     return ImageBatch(rows, [Unreadable(*pair) for pair in fields["unreadable"]])
+
+
+def _check_batches(batches: list[ImageBatch], ids: list[str]) -> None:
+    """Refuse finished batches that are not those of the first images."""
+    n_done = 0
+    for rows, unreadable in batches:
+        names = set(ids[n_done : n_done + len(rows) + len(unreadable)])
+        n_done += len(rows) + len(unreadable)
+        if n_done > len(ids) or not names.issuperset(image.id for image in unreadable):
+            raise InputError(f"holds batches of other images; {_FROM_THE_START}")
 
 
 def _fingerprint(folder: Path, ids: list[str]) -> str:

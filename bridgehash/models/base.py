@@ -25,6 +25,7 @@ from .._core.validation import (
     Range,
     check_domain,
     check_labels,
+    check_magnitude,
     check_pairs,
     check_parameters,
     check_same_library,
@@ -32,12 +33,22 @@ from .._core.validation import (
 )
 from ..codes import MAX_BITS
 from ..streaming.blocks import needs_reading, read_all
+from .contents import Contents, Course, Maybe, Number, Part, Width
 from .encoder import LinearEncoder, SaveMixin
 
 DomainName = Literal["source", "target"]
 FitInput = Literal["y", "y_source", "y_target", "pairs"]
 Ids = NDArray[np.intp]
 N_BITS = Range(1, MAX_BITS, Integral)  # the rule of every `n_bits`
+_RECORD: Contents = {  # of a fit, if the method keeps one
+    "objective_": Maybe(Course()),
+    "n_iter_": Maybe(Number(Range(0, kind=Integral))),
+}
+
+
+def _check_record(model: BaseEstimator) -> None:
+    if hasattr(model, "objective_") and not isinstance(getattr(model, "n_iter_", None), int):
+        raise ValueError("objective_ has no n_iter_")
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,10 @@ class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     """
 
     about: ClassVar[About]
+    _contents: ClassVar[Contents] = _RECORD | {
+        "n_features_in_": Width("d"),
+        "encoder_": Part("LinearEncoder"),
+    }
     n_bits: int
     encoder_: LinearEncoder
 
@@ -64,6 +79,7 @@ class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         """Learn the hash function from the rows of X."""
         check_parameters(self)
         rows: Array = validate_data(self, X, dtype=FLOATS, ensure_min_samples=2)
+        check_magnitude(rows, "X")
         self.encoder_ = self._learn(rows, check_labels(y, len(rows), "y"))
         return self
 
@@ -89,6 +105,16 @@ class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         if not is_foreign(X) and not needs_reading(X):
             validate_data(self, X, dtype="numeric", reset=False, ensure_all_finite=False)
         return self.encoder_
+
+    def _check_loaded(self) -> None:
+        """Refuse a model whose parts do not fit together; run when it is loaded."""
+        found = (self.encoder_.n_features_in_, self.encoder_.n_bits)
+        if found != (self.n_features_in_, self.n_bits):
+            raise ValueError(
+                f"encoder_ has (columns, bits) {found}, the model "
+                f"{(self.n_features_in_, self.n_bits)}"
+            )
+        _check_record(self)
 
     @property
     def _n_features_out(self) -> int:
@@ -184,6 +210,10 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
     """
 
     about: ClassVar[About]
+    _contents: ClassVar[Contents] = _RECORD | {
+        "source_encoder_": Part("LinearEncoder"),
+        "target_encoder_": Part("LinearEncoder"),
+    }
     source_encoder_: LinearEncoder
     target_encoder_: LinearEncoder
 
@@ -220,6 +250,13 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
     @abstractmethod
     def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
         """Return the encoders of source and target."""
+
+    def _check_loaded(self) -> None:
+        """Refuse a model whose parts do not fit together; run when it is loaded."""
+        found = {self.source_encoder_.n_bits, self.target_encoder_.n_bits}
+        if found != {getattr(self, "n_bits", self.source_encoder_.n_bits)}:
+            raise ValueError(f"the encoders have {sorted(found)} bits, unlike n_bits")
+        _check_record(self)
 
     def used_inputs(self) -> Set[str]:
         """Which of y_source, y_target and pairs this method learns from, if they are given."""

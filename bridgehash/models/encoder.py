@@ -7,10 +7,9 @@ packing of a block are finished before the next block, so no temporary is as lar
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from copy import copy, deepcopy
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -35,10 +34,14 @@ from .._core.errors import InputError, ModelFileError
 from .._core.files import StrPath
 from .._core.linalg import Array
 from .._core.threads import map_blocks
-from ..codes import pack, signs
+from .._core.validation import Range
+from ..codes import n_bytes, pack, signs
 from ..streaming.blocks import Blocks, as_blocks, needs_reading
+from .contents import Contents, Maybe, Number, Parts, Values, widths
 from .feature_maps import BaseFeatureMap, UnitRows
 from .persistence import load, save
+
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 class SaveMixin:
@@ -96,6 +99,14 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
     array([[128]], dtype=uint8)
     """
 
+    _contents: ClassVar[Contents] = {
+        "projection": Values("m r", "iuf"),
+        "mean": Values("m", "iuf"),
+        "scale": Number(Range(-_LARGEST, _LARGEST)),
+        "maps": Parts(),
+        "intercept": Maybe(Values("r", "iuf")),
+    }
+
     def __init__(
         self,
         projection: Array,
@@ -133,6 +144,19 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
+
+    def _check_loaded(self) -> None:
+        """Refuse an encoder whose parts do not fit together; run when it is loaded."""
+        width = self.n_features_in_
+        for feature_map in self.maps:
+            takes, gives = widths(feature_map)
+            if takes != width:
+                raise ValueError(f"{type(feature_map).__name__} takes {takes} columns, not {width}")
+            width = gives
+        if width != len(self.mean):
+            raise ValueError(f"the projection takes {len(self.mean)} columns, not {width}")
+        n_bytes(self.n_bits)
+        self.decision_function(np.random.default_rng(0).random((2, self.n_features_in_)))
 
     def like(self, reference: Array) -> LinearEncoder:
         """Return a copy with arrays in the library, and on the device, of another array."""
@@ -241,19 +265,12 @@ def _folded(
 
 
 def _project(X: Array, maps: list[Any], unit_rows: UnitRows | None, P: Array, c: Array) -> Array:
-    """Projections of a block of rows."""
+    """Projections of a block of rows; refuse rows whose projections are not finite."""
     xp = array_namespace(X)
-    known = is_foreign(X) or X.dtype in (np.float32, np.float64)
-    Z: Any = X if known else X.astype(np.float64)
-    if maps:
-        _check_finite(X)  # a map may hide infinities: exp(-inf) = 0
-        Z = xp.astype(Z, xp.float32) if is_half(Z) else Z
-    for feature_map in maps:
-        Z = feature_map.transform(Z)
-        Z = Z if is_foreign(Z) else np.asarray(Z)  # a map may return DataFrames
-    wide = xp.float32 if is_half(Z) else xp.result_type(Z.dtype, P.dtype)
-    Z = Z if is_half(Z) else xp.astype(Z, wide, copy=False)
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+    with np.errstate(all="ignore"):
+        Z = _mapped(X, maps)
+        wide = xp.float32 if is_half(Z) else xp.result_type(Z.dtype, P.dtype)
+        Z = Z if is_half(Z) else xp.astype(Z, wide, copy=False)
         norms = None
         if unit_rows is not None:
             Z, norms = _with_norms(Z, unit_rows)
@@ -264,13 +281,33 @@ def _project(X: Array, maps: list[Any], unit_rows: UnitRows | None, P: Array, c:
         finite = bool(xp.isfinite(xp.sum(H))) or bool(xp.all(xp.isfinite(H)))
     if not finite:
         _check_finite(X)
-    if not finite and np.geterr()["over"] != "ignore":
-        warnings.warn(
-            f"projections overflow {wide}; use float64 rows or scale the features down",
-            RuntimeWarning,
-            stacklevel=2,
+        raise InputError(
+            f"values are too large to encode: projections overflow {wide}; "
+            + ("" if wide == xp.float64 else "use float64 rows or ")
+            + "scale the features down",
+            "X",
         )
     return H
+
+
+def _mapped(X: Array, maps: list[Any]) -> Any:
+    """Rows after the feature maps."""
+    xp = array_namespace(X)
+    known = is_foreign(X) or X.dtype in (np.float32, np.float64)
+    Z: Any = X if known else X.astype(np.float64)
+    if maps:
+        _check_finite(X)  # a map may hide infinities: exp(-inf) = 0
+        Z = xp.astype(Z, xp.float32) if is_half(Z) else Z
+    for feature_map in maps:
+        try:
+            Z = feature_map.transform(Z)
+        except InputError:
+            raise
+        except ValueError as error:  # such as infinities after the map before it
+            name = type(feature_map).__name__
+            raise InputError(f"{name} cannot map these rows ({error})", "X") from error
+        Z = Z if is_foreign(Z) else np.asarray(Z)  # a map may return DataFrames
+    return Z
 
 
 def _with_norms(Z: Any, unit_rows: UnitRows) -> tuple[Any, Any]:

@@ -16,7 +16,16 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 from .._core.arrays import array_namespace, is_foreign, like, row_squares, take_rows, to_numpy
 from .._core.errors import InputError
 from .._core.linalg import Array, pca, unit_rows
-from .._core.validation import FLOATS, OneOf, Range, Rules, check_foreign, check_parameters
+from .._core.validation import (
+    FLOATS,
+    OneOf,
+    Range,
+    Rules,
+    check_foreign,
+    check_magnitude,
+    check_parameters,
+)
+from .contents import Contents, Number, Values, Width
 
 _TILE = 1024  # rows whose distances to the anchors are held at one time
 
@@ -53,7 +62,17 @@ class BaseFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def transform(self, X: ArrayLike) -> Array:
         """Return φ(x) of each row."""
         check_is_fitted(self, "n_features_in_")
-        return self._map(self._checked(X, reset=False))
+        with np.errstate(all="ignore"):
+            Z = self._map(self._checked(X, reset=False))
+            xp = array_namespace(Z)
+            finite = bool(xp.isfinite(xp.sum(Z))) or bool(xp.all(xp.isfinite(Z)))
+        if not finite:
+            raise InputError(
+                f"values are too large to encode: {type(self).__name__} overflows {Z.dtype}; scale "
+                "the features down",
+                "X",
+            )
+        return Z
 
     def _checked(self, X: Any, *, reset: bool) -> Array:
         if not is_foreign(X):
@@ -81,6 +100,8 @@ class UnitRows(BaseFeatureMap):
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
+
+    _contents: ClassVar[Contents] = {"n_features_in_": Width("d"), "n_features_out_": Width("d")}
 
     def _learn(self, X: Array) -> int:
         return X.shape[1]
@@ -113,11 +134,18 @@ class PrincipalMap(BaseFeatureMap):
     """
 
     _rules: ClassVar[Rules] = {"n_components": Range(1, kind=Integral)}
+    _contents: ClassVar[Contents] = {
+        "n_features_in_": Width("d"),
+        "n_features_out_": Width("m"),
+        "mean_": Values("d"),
+        "components_": Values("d m"),
+    }
 
     def __init__(self, n_components: int = 64) -> None:
         self.n_components = n_components
 
     def _learn(self, X: Array) -> int:
+        check_magnitude(X, "X")
         self.mean_: Array = X.mean(axis=0)
         P = pca(X - self.mean_, self.n_components)
         self.components_: Array = np.pad(P, ((0, 0), (0, self.n_components - P.shape[1])))
@@ -156,6 +184,12 @@ class AnchorKernel(BaseFeatureMap):
         "bandwidth": OneOf(("median", "twice-mean"), number=Range(0, above=True)),
         "kernel": OneOf(("gaussian", "exponential")),
     }
+    _contents: ClassVar[Contents] = {
+        "n_features_in_": Width("d"),
+        "n_features_out_": Width("m"),
+        "anchors_": Values("m d"),
+        "bandwidth_": Number(Range(0, above=True)),
+    }
 
     def __init__(
         self,
@@ -170,6 +204,7 @@ class AnchorKernel(BaseFeatureMap):
         self.kernel = kernel
 
     def _learn(self, X: Array) -> int:
+        check_magnitude(X, "X")
         rng = check_random_state(self.random_state)
         self.anchors_: Array = take_rows(X, drawn_rows(X, self.n_anchors, rng))
         self.bandwidth_ = self._width(X)

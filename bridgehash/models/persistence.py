@@ -1,15 +1,15 @@
 """Saved models: arrays and a JSON header, read back without executing code.
 
-An object is described by the name of its class, its parameters, and its fitted attributes (names
-that end in an underscore). Only public classes of this package, and transformers of a few modules
-of scikit-learn, are restored. A part that only `fit` needs, such as a start written by the user, is
-not stored: the loaded model encodes, and asks for that part when it is fitted again.
+An object is described by the name of its class, its parameters, and the fitted attributes that its
+class declares. Only public classes of this package, and some transformers of scikit-learn, are
+restored, and only if all parts fit together (see `contents`). A part that only `fit` needs, such as
+a start written by the user, is not stored: the loaded model encodes, and asks for that part when it
+is fitted again.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -21,21 +21,11 @@ from sklearn.utils.validation import check_is_fitted
 from .._core.arrays import is_foreign, to_numpy
 from .._core.errors import InputError, ModelFileError
 from .._core.files import StrPath
+from .contents import SKLEARN, NotSaved, check_contents, contents_of
 from .model_file import INDEX_KIND, load_model, save_model
 
 Arrays = dict[str, NDArray[Any]]
-_LEFT_OUT = ("bipartite_graph_", "feature_names_in_")
-_SKLEARN = ("preprocessing", "decomposition", "kernel_approximation", "random_projection")
-
-
-@dataclass(frozen=True)
-class NotSaved:
-    """Placeholder for a parameter that was not stored with the model."""
-
-    kind: str
-
-    def __repr__(self) -> str:
-        return f"<{self.kind}: not saved with the model>"
+_MAX_DEPTH = 20  # of nested parts
 
 
 def save(model: BaseEstimator, path: StrPath) -> None:
@@ -46,7 +36,14 @@ def save(model: BaseEstimator, path: StrPath) -> None:
     """
     check_is_fitted(model)
     arrays: Arrays = {}
-    save_model(path, type(model).__name__, _describe(model, "", arrays), arrays)
+    described = _describe(model, "", arrays)
+    if described["class"] in SKLEARN:
+        raise InputError(f"{described['class']} is saved only as a part of an encoder", "model")
+    try:
+        _restore(described, dict(arrays))
+    except ValueError as error:
+        raise InputError(f"{type(model).__name__} cannot be saved: {error}", "model") from error
+    save_model(path, type(model).__name__, described, arrays)
 
 
 def load(path: StrPath) -> Any:
@@ -57,17 +54,29 @@ def load(path: StrPath) -> Any:
             "is an index, not a model; use HammingIndex.load or `bridgehash index info`",
             os.fspath(path),
         )
+    unread = dict(file.arrays)
     try:
-        model = _restore(file.header, file.arrays)
-        if not isinstance(model, BaseEstimator):
-            raise TypeError("no class in the header")
+        model = _restore(file.header, unread)
+        if file.header["class"] != file.kind:  # so a transformer of scikit-learn is only a part
+            raise TypeError(f"the header describes {type(model).__name__}")
+        if unread:
+            raise ValueError(f"array {min(unread)!r} belongs to no part")
+        check_is_fitted(model)
         return model
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # parts that do not fit together can raise anything
         raise ModelFileError(
-            f"holds {file.kind} of bridgehash {file.package_version}, which this version cannot "
-            f"read ({error}); save it again with this version",
+            f"holds {file.kind[:40]!r} of bridgehash {file.package_version[:40]}, which this "
+            f"version cannot read ({_shortened(error)}); save it again with this version",
             str(path),
         ) from error
+
+
+def _shortened(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"{error} is missing"
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _describe(value: Any, name: str, arrays: Arrays) -> Any:
@@ -95,69 +104,83 @@ def _describe(value: Any, name: str, arrays: Arrays) -> Any:
 
 def _describe_estimator(value: BaseEstimator, name: str, arrays: Arrays) -> dict[str, Any]:
     class_name = _name_of(type(value))
-    fitted = {
-        key: part
-        for key, part in vars(value).items()
-        if key.endswith("_") and not key.startswith("_") and key not in _LEFT_OUT
-    }
+    fitted = {key: part for key, part in vars(value).items() if _is_fitted_name(key)}
     if class_name is None:
         if fitted:  # encoding needs it
+            names = ", ".join(name.rpartition(".")[2] for name in SKLEARN)
             raise InputError(
-                f"{type(value).__name__} cannot be saved, only classes of bridgehash and "
-                f"transformers of sklearn.{', sklearn.'.join(_SKLEARN)}; use pickle instead",
+                f"{type(value).__name__} cannot be saved, only classes of bridgehash and {names} "
+                "of scikit-learn; use pickle instead",
                 name.partition(".")[0],
             )
         return {"not saved": type(value).__name__}
     prefix = f"{name}." if name else ""
-    described = {
+    stored = contents_of(type(value), class_name)
+    return {
         "class": class_name,
         "parameters": {
             key: _describe(part, prefix + key, arrays)
             for key, part in value.get_params(deep=False).items()
         },
-        "learned": {key: _describe(part, prefix + key, arrays) for key, part in fitted.items()},
+        "learned": {
+            key: _describe(part, prefix + key, arrays)
+            for key, part in fitted.items()
+            if key in stored
+        },
     }
-    if fitted and class_name.startswith("sklearn."):
-        _check_restorable(value, described, arrays)
-    return described
 
 
-def _check_restorable(value: Any, described: dict[str, Any], arrays: Arrays) -> None:
-    """Refuse a transformer of scikit-learn that keeps state in private attributes."""
-    probe = np.random.default_rng(0).random((2, value.n_features_in_))
-    try:
-        same = np.array_equal(_restore(described, arrays).transform(probe), value.transform(probe))
-    except Exception:  # whatever the missing state leads to
-        same = False
-    if not same:
-        raise InputError(
-            f"{type(value).__name__} keeps state that cannot be saved; use another transformer, or "
-            "pickle the model",
-            "feature_map",
-        )
+def _is_fitted_name(name: str) -> bool:
+    return name.endswith("_") and not name.startswith("_")
 
 
-def _restore(value: Any, arrays: Arrays) -> Any:
+def _restore(value: Any, arrays: Arrays, depth: int = 0) -> Any:
+    """Return what JSON describes; arrays are removed from `arrays` when they are used."""
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"more than {_MAX_DEPTH} levels of parts")
     if isinstance(value, list):
-        return [_restore(part, arrays) for part in value]
+        return [_restore(part, arrays, depth + 1) for part in value]
     if not isinstance(value, dict):
         return value
-    if "array" in value:
-        array, fields = arrays[value["array"]], [(name, np.float64) for name in value["fields"]]
-        return np.array([tuple(row) for row in array], dtype=fields) if fields else array
-    if "class" in value:
-        parameters = {key: _restore(part, arrays) for key, part in value["parameters"].items()}
-        model = _class_of(value["class"])(**parameters)
-        for key, part in value["learned"].items():
-            setattr(model, key, _restore(part, arrays))
-        return model
-    return NotSaved(str(value["not saved"]))
+    if value.keys() == {"array", "fields"}:
+        return _with_fields(arrays.pop(value["array"]), value["fields"])
+    if value.keys() == {"not saved"} and isinstance(value["not saved"], str):
+        return NotSaved(value["not saved"])
+    if value.keys() != {"class", "parameters", "learned"}:
+        raise ValueError(f"the header has a part with the entries {', '.join(value)[:100]}")
+    return _restore_estimator(value["class"], value["parameters"], value["learned"], arrays, depth)
+
+
+def _with_fields(array: NDArray[Any], fields: Any) -> NDArray[Any]:
+    if fields == []:
+        return array
+    if array.dtype != np.float64 or array.ndim != 2 or array.shape[1] != len(fields):
+        raise ValueError(f"an array of shape {array.shape} cannot have the fields {fields}")
+    dtype = [(name, np.float64) for name in fields]
+    return np.array([tuple(row) for row in array], dtype=dtype)
+
+
+def _restore_estimator(
+    class_name: Any, parameters: Any, learned: Any, arrays: Arrays, depth: int
+) -> BaseEstimator:
+    cls = _class_of(class_name)
+    given = {key: _restore(part, arrays, depth + 1) for key, part in parameters.items()}
+    if class_name in SKLEARN:  # ranges are tuples there
+        given = {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
+    model: BaseEstimator = cls(**given)
+    stored = contents_of(cls, class_name)
+    for key, part in learned.items():
+        if key not in stored or not _is_fitted_name(key):
+            raise ValueError(f"{class_name} has no attribute {key!r}")
+        setattr(model, key, _restore(part, arrays, depth + 1))
+    fitted = bool(learned) or hasattr(model, "__sklearn_is_fitted__")
+    check_contents(model, class_name, fitted=fitted)
+    return model
 
 
 def _name_of(cls: type) -> str | None:
     """Return the name under which a class is stored; None if it is not."""
-    names = [cls.__name__, *(f"sklearn.{module}.{cls.__name__}" for module in _SKLEARN)]
-    for name in names:
+    for name in (cls.__name__, *SKLEARN):
         try:
             if _class_of(name) is cls:
                 return name
@@ -171,12 +194,12 @@ def _class_of(name: Any) -> Any:
     import bridgehash
 
     cls = None
-    package, _, short = str(name).rpartition(".")
-    if not package and short in dir(bridgehash):
-        cls = getattr(bridgehash, short)
-    elif package in {f"sklearn.{module}" for module in _SKLEARN}:
-        cls = getattr(import_module(package), short, None)
-    own = getattr(cls, "__module__", "").startswith((package, "bridgehash."))
+    if isinstance(name, str) and name in SKLEARN:
+        package, _, short = name.rpartition(".")
+        return getattr(import_module(package), short)
+    if isinstance(name, str) and name in dir(bridgehash):
+        cls = getattr(bridgehash, name)
+    own = getattr(cls, "__module__", "").startswith("bridgehash.")
     if not (isinstance(cls, type) and issubclass(cls, BaseEstimator) and own):
-        raise TypeError(f"{name} is not a class that is stored in model files")
+        raise TypeError(f"{str(name)[:100]} is not a class that is stored in model files")
     return cls

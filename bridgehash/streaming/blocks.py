@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._core.errors import InputError, named
 from .._core.linalg import Array
-from .formats import MATRIX, check_finite
+from .formats import MATRIX, check_finite, check_regular
 from .readers import (
     ArrayReader,
     RowReader,
@@ -112,6 +112,7 @@ def _file_reader(path: Path) -> RowReader:
     with named(path, "check the file and its extension"):
         if path.suffix.lower() not in _FILES:
             raise InputError(f"unknown kind of file {path.suffix!r}; use {', '.join(_FILES)}")
+        check_regular(path)
         return _FILES[path.suffix.lower()](path, *keys)
 
 

@@ -57,6 +57,12 @@ def _listed(fields: Sequence[Field]) -> str:
     return shown + (f" and {len(fields) - 8} more" if len(fields) > 8 else "")
 
 
+def check_regular(path: Path) -> None:
+    """Raise `InputError` for a pipe or a device, which could be read forever."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError("is a pipe or a device; copy its content to a file")
+
+
 def check_not_empty(shape: tuple[int, ...]) -> None:
     """Raise `InputError` for an array without values."""
     if math.prod(shape) == 0:
@@ -103,9 +109,14 @@ class NpyHeader(NamedTuple):
 
 def npy_header(file: IO[bytes], size: int) -> NpyHeader:
     """Read the header of an array and check it against the size of the file in bytes."""
-    version = "_".join(map(str, np.lib.format.read_magic(file)))
-    shape, fortran_order, dtype = getattr(np.lib.format, f"read_array_header_{version}")(file)
+    try:
+        version = "_".join(map(str, np.lib.format.read_magic(file)))
+        shape, fortran_order, dtype = getattr(np.lib.format, f"read_array_header_{version}")(file)
+    except (MemoryError, RecursionError, AttributeError) as error:  # of the parser of literals
+        raise InputError("has a header that NumPy did not write; save it again") from error
     header = NpyHeader(shape, fortran_order, dtype, file.tell())
+    if not all(type(n) is int and n >= 0 for n in shape) or dtype.itemsize == 0:
+        raise InputError(f"has the impossible shape or type {header.field().note}; save it again")
     if not dtype.hasobject and header.start + math.prod(shape) * dtype.itemsize > size:
         note = header.field().note
         raise InputError(f"is truncated: {note} needs more than {size} bytes; copy it again")

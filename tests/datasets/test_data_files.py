@@ -7,8 +7,10 @@ import io
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -21,9 +23,18 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 class Handler(BaseHTTPRequestHandler):
-    """/whole sends everything, /half stops in the middle, other pages do not exist."""
+    """/whole sends everything, /half stops in the middle, /endless and /slow never end."""
 
     def do_GET(self) -> None:
+        if self.path in ("/endless", "/slow", "/silent"):
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):  # until the client is gone
+                while self.path != "/silent":
+                    self.wfile.write(CONTENT if self.path == "/endless" else b"a")
+                    sleep(0.0 if self.path == "/endless" else 0.02)
+                self.connection.recv(1)
+            return
         if self.path not in ("/whole", "/half"):
             self.send_error(404)
             return
@@ -106,6 +117,40 @@ def test_a_failed_download_leaves_nothing_and_says_why(server: str, nowhere: Pat
         assert list(nowhere.iterdir()) == []
 
 
+def test_a_download_stops_at_the_declared_size(server: str, nowhere: Path) -> None:
+    pytest.importorskip("pooch")
+    for name, size, reason in (
+        ("endless", 1_000_000, "sends more than the declared 1000000 bytes"),
+        ("whole", len(CONTENT) - 1, "sends more than the declared 99999 bytes"),
+        ("whole", len(CONTENT) + 1, "100000 bytes instead of 100001"),
+    ):
+        with pytest.raises(MissingDataError, match=reason):
+            DataFile("a.bin", SHA256, f"{server}/{name}", size).find()
+        assert list(nowhere.iterdir()) == []
+
+
+def test_a_download_without_a_declared_size_has_a_limit(
+    server: str, nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pooch")
+    monkeypatch.setattr(data_files, "_MAX_SIZE", 300_000)
+    with pytest.raises(MissingDataError, match="sends more than the declared 300000 bytes"):
+        DataFile("a.bin", SHA256, f"{server}/endless").find()
+    assert list(nowhere.iterdir()) == []
+
+
+def test_a_slow_download_is_stopped(
+    server: str, nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pooch")
+    monkeypatch.setattr(data_files, "_PATIENCE", 0.3)
+    monkeypatch.setattr(data_files, "_TIMEOUT", 0.3)
+    for name, reason in (("slow", "too slow|timed out"), ("silent", "timed out")):
+        with pytest.raises(MissingDataError, match=reason):
+            DataFile("a.bin", SHA256, f"{server}/{name}", 1000).find()
+        assert list(nowhere.iterdir()) == []
+
+
 def test_a_failed_download_keeps_an_older_file(server: str, nowhere: Path) -> None:
     pytest.importorskip("pooch")
     nowhere.mkdir()
@@ -141,7 +186,7 @@ def test_a_terminal_shows_a_bar(server: str, monkeypatch: pytest.MonkeyPatch) ->
             return True
 
     monkeypatch.setattr(sys, "stderr", Terminal())
-    DataFile("a.bin", SHA256, f"{server}/whole").find()
+    DataFile("a.bin", SHA256, f"{server}/whole", len(CONTENT)).find()
     assert "a.bin" in sys.stderr.getvalue()
     assert "100.0/100.0 kB" in sys.stderr.getvalue()
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bridgehash import InputError, MissingDataError
-from bridgehash.datasets import DataView
+from bridgehash.datasets import DataView, mnist_usps
 from bridgehash.datasets.mnist_usps import MNIST, MNIST_USPS, USPS, read_idx, shrunk
 
 
@@ -55,6 +55,23 @@ def test_idx_files_are_read_whole_or_not_at_all(tmp_path: Path, images: np.ndarr
         path.write_bytes(gzip.compress(content))
         with pytest.raises(InputError, match=r"a\.gz: is not an IDX file of bytes, or is cut off"):
             read_idx(path)
+    header = b"\0\0\x08\x01" + (5).to_bytes(4, "big")
+    path.write_bytes(gzip.compress(header + bytes(50_000_000)))  # a few kB that unpack to 50 MB
+    with pytest.raises(InputError, match="cut off or too long"):
+        read_idx(path)
+    path.write_bytes(gzip.compress(b"\0\0\x08\x02" + b"\xff" * 8))
+    with pytest.raises(InputError, match="declares 18446744065119617025 bytes"):
+        read_idx(path)
+
+
+def test_text_that_unpacks_to_too_much_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mnist_usps, "_MAX_UNPACKED", 100_000)
+    path = tmp_path / "usps.bz2"
+    path.write_bytes(bz2.compress(b"1 1:0\n" * 20_000))
+    with pytest.raises(InputError, match=r"usps\.bz2: has more than 100000 bytes unpacked"):
+        USPS.read([path, path], DataView("usps", "pixels"))
 
 
 @pytest.mark.filterwarnings("ignore:.*sha256 is:UserWarning")

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 from PIL import Image
 
 from bridgehash import InputError, JournalError, __version__
-from bridgehash._core.journal import Journal
+from bridgehash._core.journal import Journal, read_journal
 from bridgehash.features import BACKBONES, extract, gist, list_images, read_header, read_image
 from bridgehash.features.backbones import ExtractSettings
 
@@ -327,3 +328,26 @@ def test_a_folder_without_write_permission_is_reported_at_once(
     with pytest.raises(InputError, match=r"x\.npz\.part: cannot be written \(Permission denied\)"):
         extract(images, "gist", out)
     assert computed == []
+
+
+RECORDS = {
+    "deep JSON": b"[" * 100_000,
+    "no JSON": b"once upon a time",
+    "a negative number": b'{"rows": -1, "unreadable": []}\n',
+    "too few rows": b'{"rows": 9, "unreadable": []}\n',
+    "another image": b'{"rows": 0, "unreadable": [["top.gif", "why"]]}\n',
+    "text for a number": b'{"rows": "2", "unreadable": []}\n',
+    "more images than there are": b'{"rows": 4, "unreadable": []}\n' + bytes(4 * 4 * 512),
+}
+
+
+@pytest.mark.parametrize("record", RECORDS.values(), ids=list(RECORDS))
+def test_batches_that_were_made_up_are_refused(images: Path, out: Path, record: bytes) -> None:
+    stop(images, out)
+    part = out.parent / "x.npz.part"
+    journal = Journal.open(part, read_journal(part).header)
+    with closing(journal):
+        journal.append([record])
+    with pytest.raises(InputError, match=r"x\.npz\.part: .*start from the beginning"):
+        extract(images, "gist", out, batch_size=2)
+    assert extract(images, "gist", out, batch_size=2, resume=False).shape[0] == 7

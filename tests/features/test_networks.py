@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
@@ -14,6 +15,7 @@ from PIL import Image
 
 from bridgehash.features import BACKBONES, read_image
 from bridgehash.features.backbones import ExtractSettings, resnet50, vgg16
+from bridgehash.features.weights import SHA256
 
 torch = pytest.importorskip(
     "torch", reason="torch is not installed: pip install 'bridgehash[images]'"
@@ -38,7 +40,7 @@ def rng() -> Any:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache of torch, and no way to fill it from outside."""
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
-    monkeypatch.setattr(torch.hub, "load_state_dict_from_url", unreachable)
+    monkeypatch.setattr(torch.hub, "download_url_to_file", unreachable)
     (tmp_path / "checkpoints").mkdir()
     return tmp_path / "checkpoints"
 
@@ -168,37 +170,43 @@ def test_the_network_is_used_only_on_request(cache: Path) -> None:
         BACKBONES["vgg16"].load(ExtractSettings(download=True))
 
 
-def test_a_download_lands_in_the_cache_and_is_used(
+def test_a_download_is_compared_with_its_whole_checksum(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fetch(url: str, **options: Any) -> None:
-        assert options["check_hash"]
-        torch.save({"odd": torch.ones(1)}, cache / url.rpartition("/")[2])
+    def fetch(url: str, path: str, sha256: str, **options: Any) -> None:
+        assert len(sha256) == 64
+        assert url.endswith(Path(path).name)
+        torch.save({"odd": torch.ones(1)}, path)
 
-    monkeypatch.setattr(torch.hub, "load_state_dict_from_url", fetch)
-    with pytest.raises(ValueError, match="give the weights of vgg16"):
+    monkeypatch.setattr(torch.hub, "download_url_to_file", fetch)
+    with pytest.raises(ValueError, match=r"vgg16-397923af\.pth: its sha256 is .*, not 397923af8e"):
         BACKBONES["vgg16"].load(ExtractSettings(download=True))
 
 
 def test_other_files_are_refused(cache: Path, rng: Any) -> None:
-    path = cache / BACKBONES["vgg16"].weights_file
+    path = cache / "mine.pth"
+    settings = ExtractSettings(weights=path)
     contents: list[Any] = [{"a": torch.ones(2)}, [1, 2], twin_resnet(4).state_dict()]
     for content in contents:
         torch.save(content, path)
         with pytest.raises(ValueError, match="give the weights of vgg16"):
-            BACKBONES["vgg16"].load(ExtractSettings())
+            BACKBONES["vgg16"].load(settings)
     path.write_bytes(b"once upon a time")
     with pytest.raises(ValueError, match="give the weights of vgg16"):
-        BACKBONES["vgg16"].load(ExtractSettings())
+        BACKBONES["vgg16"].load(settings)
     torch.save(twin_vgg(4).state_dict(), path)
     with pytest.raises(ValueError, match="this network has 8 features, not the 4096 of vgg16"):
-        BACKBONES["vgg16"].load(ExtractSettings())
+        BACKBONES["vgg16"].load(settings)
 
 
-def test_weights_in_the_cache_are_found(cache: Path, rng: Any) -> None:
+def test_weights_in_the_cache_are_found(
+    cache: Path, rng: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     backbone = BACKBONES["resnet50"]
     model = randomised(twin_resnet(64), rng)
-    torch.save(model.state_dict(), cache / backbone.weights_file)
+    path = cache / backbone.weights_file
+    torch.save(model.state_dict(), path)
+    monkeypatch.setitem(SHA256, path.name, hashlib.sha256(path.read_bytes()).hexdigest())
     images = np.random.default_rng(0).integers(0, 256, (5, 224, 224, 3), dtype=np.uint8)
     rows = backbone.load(ExtractSettings())(images)
     assert rows.shape == (5, 2048)
