@@ -177,7 +177,7 @@ def test_a_body_that_says_it_is_too_long_is_not_read(serve):
 
 
 def test_bodies_of_all_requests_together_are_bounded(serve):
-    client = serve(total_body_bytes=100)
+    client = serve(request_bytes=100)
     response = client.post(P + "/search", content=b" " * 101, headers=JSON)
     assert response.status_code == 503
     for _ in range(5):  # answered requests no longer count
