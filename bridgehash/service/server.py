@@ -28,13 +28,17 @@ from .errors import PROBLEM_JSON, RequestError
 from .settings import is_loopback
 
 _RESERVED_FILES = 256  # for indexes, images, pipes and the like
+_BACKLOG = 4_096  # connections that the system holds until they are accepted
 _KEEP_ALIVE_SECONDS = 30
 _MAX_HEAD_BYTES = 32 << 10
 _HEAD_SECONDS = 10.0
 _WRITE_SECONDS = 10.0  # in which a client must read something of its answer
 _LINGER_SECONDS = 2.0  # in which a client can read an answer that closes the connection
 _MAX_UNSENT = 32 << 10  # bytes; beyond, an answer waits for its client
-_SLICE = 8 << 10  # bytes that are parsed before other connections have their turn
+_SLICE = 1 << 10  # bytes that are parsed before other connections have their turn
+_BODY_SLICE = 64 << 10  # the same inside a body, where there is little to parse
+_MAX_AT_ONCE = 8 << 10  # bytes of a few requests that are parsed at once
+_FEW = 16
 _MAX_TRAILERS = 64
 _MIN_CHUNK = 32  # bytes per chunk of a body, on average
 _FREE_CHUNKS = 1_000
@@ -81,6 +85,7 @@ def serve(app: FastAPI, listener: socket.socket) -> None:
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(limits.seconds) + 1,
     )
@@ -199,7 +204,8 @@ class _Protocol(HttpToolsProtocol):
     _n_trailers = 0
     _n_chunks = 0
     _body_bytes = 0
-    _held = b""  # data that waits to be parsed
+    _held = memoryview(b"")  # data that waits to be parsed
+    _body_left = 0  # bytes, if the request says how many
     _timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
 
@@ -215,7 +221,7 @@ class _Protocol(HttpToolsProtocol):
             self._refuse(RequestError(503, "too many connections; retry later"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.lingering, self._held = True, b""
+        self.lingering, self._held = True, memoryview(b"")
         self._end_head()
         self._end_write_timer()
         self.all_connections.remove(self)
@@ -224,19 +230,21 @@ class _Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.lingering:
             return
-        if len(data) <= _SLICE and not self._held:
+        few = len(data) <= _MAX_AT_ONCE and data.count(b" HTTP/1.") <= _FEW
+        if few and not self._held:
             self._parse(data)
             return
         if not self._held:
             self.loop.call_soon(self._parse_slice)
-        self._held += data
+        self._held = memoryview(bytes(self._held) + data if self._held else data)
         self._raw.pause_reading()
 
     def _parse_slice(self) -> None:
         """Parse some of the data that was held back, unless uvicorn wants to wait."""
         if self.lingering or self.flow.read_paused:
             return
-        part, self._held = self._held[:_SLICE], self._held[_SLICE:]
+        n = max(_SLICE, min(self._body_left, _BODY_SLICE))
+        part, self._held = self._held[:n], self._held[n:]
         self._parse(part)
         self.read_on()
 
@@ -247,8 +255,8 @@ class _Protocol(HttpToolsProtocol):
         elif not self.lingering and not self.flow.read_paused:
             self._raw.resume_reading()
 
-    def _parse(self, data: bytes) -> None:
-        super().data_received(data)
+    def _parse(self, data: bytes | memoryview) -> None:
+        super().data_received(data)  # type: ignore[arg-type]  # the parser takes both
         if self._in_head and not self.lingering:
             self._head_bytes += len(data)
             if self._head_bytes > _MAX_HEAD_BYTES:
@@ -273,11 +281,14 @@ class _Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._end_head()
+        lengths = [value for name, value in self.headers if name == b"content-length"]
+        self._body_left = int(lengths[0]) if lengths else 0
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self._n_chunks += 1
         self._body_bytes += len(body)
+        self._body_left -= len(body)
         if self._n_chunks > _FREE_CHUNKS + self._body_bytes // _MIN_CHUNK:
             self._refuse(RequestError(400, "the body is sent in too small chunks", "body"))
         self._stop_if_lingering()
@@ -326,7 +337,7 @@ class _Protocol(HttpToolsProtocol):
         if self.lingering:
             return
         was_quiet = self._received and not self._held and not self.flow.read_paused
-        self.lingering, self._held = True, b""
+        self.lingering, self._held = True, memoryview(b"")
         self._end_head()
         if was_quiet or self._raw.is_closing():
             self._raw.close()

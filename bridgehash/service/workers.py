@@ -112,11 +112,13 @@ class Workers:
                 self._scores[catalogue.name] = cached
             return cached[1]
 
-    async def run_in_thread(self, work: Callable[..., T], *arguments: object) -> T:
-        """Run a function in a thread and return its result."""
+    async def run_in_thread(
+        self, work: Callable[..., T], *arguments: object, long: bool = False
+    ) -> T:
+        """Run a function in a thread and return its result; with `long`, in one of few threads."""
+        pool = self._long_pool if long else self._other_pool
         with self._counted():
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._other_pool, work, *arguments)
+            return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:

@@ -111,14 +111,13 @@ def npy_response(array: NDArray[Any]) -> Response:
     return Response(file.getvalue(), media_type=NPY)
 
 
-def json_list_response(record: dict[str, Any], name: str, values: Iterable[Any]) -> Response:
-    """Send a record with a long list at its end. Each element is written on its own.
+def json_list_response(record: dict[str, Any], name: str, values: Iterable[str]) -> Response:
+    """Send a record with a long list at its end, whose elements are JSON already.
 
-    One call for the whole list would hold the GIL, and so delay other requests.
+    One call of `json.dumps` for the whole list would hold the GIL, and so delay other requests.
     """
     head = json.dumps({**record, name: []}, separators=(",", ":"))[:-2]
-    parts = [json.dumps(value, separators=(",", ":")) for value in values]
-    return Response(f"{head}{','.join(parts)}]}}".encode(), media_type=JSON)
+    return Response(f"{head}{','.join(values)}]}}".encode(), media_type=JSON)
 
 
 def image_url(catalogue: Catalogue, domain: str, item: int) -> str | None:
