@@ -43,10 +43,10 @@ class Decoded(NamedTuple):
 
 
 class Sandbox:
-    """Child processes, started when they are needed. Each runs one job at a time."""
+    """Child processes, each for one job at a time. One that is lost is replaced when needed."""
 
     def __init__(self, limits: Limits) -> None:
-        self._seconds, self._pixels = limits.seconds, limits.pixels
+        self._seconds, self._pixels, self._n = limits.seconds, limits.pixels, limits.decoders
         self._pool = ThreadPoolExecutor(limits.decoders, "sandbox")
         self._images = asyncio.Semaphore(max(1, limits.decoders - 1))  # one remains for JSON
         self._idle: list[subprocess.Popen[bytes]] = []
@@ -54,6 +54,11 @@ class Sandbox:
         self._lock = Lock()
         self._stopped = False
         self._n_waiting = 0
+
+    def start(self) -> None:
+        """Start all child processes now, so that no request waits for that."""
+        with self._lock:
+            self._idle += [_start() for _ in range(self._n - len(self._idle))]
 
     async def parse(self, body: bytes, schema: type[S], reserve: Reserve) -> S:
         """Parse a JSON body as `bodies.parse_json` does."""

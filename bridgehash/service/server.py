@@ -20,6 +20,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 from threadpoolctl import threadpool_limits
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .._core.errors import InputError
@@ -29,6 +30,7 @@ from .settings import is_loopback
 
 _RESERVED_FILES = 256  # for indexes, images, pipes and the like
 _BACKLOG = 4_096  # connections that the system holds until they are accepted
+_MAX_ACCEPTED = 16  # connections per turn of the event loop
 _KEEP_ALIVE_SECONDS = 30
 _MAX_HEAD_BYTES = 32 << 10
 _HEAD_SECONDS = 10.0
@@ -39,6 +41,7 @@ _SLICE = 1 << 10  # bytes that are parsed before other connections have their tu
 _BODY_SLICE = 64 << 10  # the same inside a body, where there is little to parse
 _MAX_AT_ONCE = 8 << 10  # bytes of a few requests that are parsed at once
 _FEW = 16
+_WAKE_BYTES = 16 << 10  # of a body, that are handed to the application together
 _MAX_TRAILERS = 64
 _MIN_CHUNK = 32  # bytes per chunk of a body, on average
 _FREE_CHUNKS = 1_000
@@ -94,8 +97,10 @@ def serve(app: FastAPI, listener: socket.socket) -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.collect()
     gc.freeze()  # else each full collection scans all modules while requests wait
+    # The event loop accepts one connection per turn and socket; in a flood that is too slow.
+    copies = [listener.dup() for _ in range(_MAX_ACCEPTED - 1)]
     with threadpool_limits(1):  # spinning BLAS threads would delay requests
-        _Server(config).run([listener])
+        _Server(config).run([listener, *copies])
 
 
 class _Server(uvicorn.Server):
@@ -292,7 +297,13 @@ class _Protocol(HttpToolsProtocol):
         if self._n_chunks > _FREE_CHUNKS + self._body_bytes // _MIN_CHUNK:
             self._refuse(RequestError(400, "the body is sent in too small chunks", "body"))
         self._stop_if_lingering()
-        super().on_body(body)
+        if self.cycle.response_complete:
+            return
+        self.cycle.body += body
+        if len(self.cycle.body) > _WAKE_BYTES:  # a few bytes are not worth the time
+            self.cycle.message_event.set()
+        if len(self.cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
         self._received = True
