@@ -179,8 +179,12 @@ class _Transport:
 
     def __init__(self, transport: asyncio.Transport, protocol: _Protocol) -> None:
         self._transport, self._protocol = transport, protocol
-        self.write, self.get_extra_info = transport.write, transport.get_extra_info
+        self.get_extra_info = transport.get_extra_info
         self.pause_reading = transport.pause_reading
+
+    def write(self, data: bytes) -> None:
+        if not self._transport.is_closing():  # a pipelined request may not know
+            self._transport.write(data)
 
     def close(self) -> None:
         self._protocol.linger()
@@ -205,7 +209,6 @@ class _Protocol(HttpToolsProtocol):
     _raw: asyncio.Transport
     _head_bytes = 0
     _in_head = True
-    _received = False  # the whole request
     _n_trailers = 0
     _n_chunks = 0
     _body_bytes = 0
@@ -271,7 +274,7 @@ class _Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._stop_if_lingering()
         super().on_message_begin()
-        self._received, self._n_trailers, self._n_chunks, self._body_bytes = False, 0, 0, 0
+        self._n_trailers, self._n_chunks, self._body_bytes = 0, 0, 0
         if not self._in_head:
             self._begin_head()
 
@@ -306,13 +309,12 @@ class _Protocol(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
-        self._received = True
         self.all_connections.set_waiting(self, False)
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         self.answered = True
-        if not self._received:  # the rest of a body that nobody wants
+        if not self.pipeline and self.cycle.more_body:  # the rest of a body that nobody wants
             self.linger()
         super().on_response_complete()
         if not self.lingering and (self.cycle is None or self.cycle.response_complete):
@@ -347,7 +349,8 @@ class _Protocol(HttpToolsProtocol):
         """
         if self.lingering:
             return
-        was_quiet = self._received and not self._held and not self.flow.read_paused
+        unread = self._in_head or self._held or self.flow.read_paused
+        was_quiet = not unread and self.cycle is not None and not self.cycle.more_body
         self.lingering, self._held = True, memoryview(b"")
         self._end_head()
         if was_quiet or self._raw.is_closing():
@@ -373,7 +376,7 @@ class _Protocol(HttpToolsProtocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True  # its answer would follow this one
             self.cycle.message_event.set()
-        self._received = False
+            self.cycle.more_body = True
         self.linger()
 
     def _stop_if_lingering(self) -> None:

@@ -142,7 +142,7 @@ def test_a_page_of_another_site_needs_the_key(client, keyed):
             client.post(P + "/search", json={"ids": [1]}, headers=headers),
         ):
             problem = response.json()
-            assert (response.status_code, problem["field"]) == (403, list(headers)[0])
+            assert (response.status_code, problem["field"]) == (403, next(iter(headers)))
             assert response.headers["content-type"] == "application/problem+json"
         assert client.get(P, headers={**headers, **keyed}).status_code == 200
         for path in ("/", "/health", "/page/plain.css"):  # a link to the page works

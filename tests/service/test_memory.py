@@ -89,6 +89,8 @@ def test_the_limit_is_shown(folder):
         assert 0 < limits["request_bytes"] < 2 << 30
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()
-        assert "bridgehash_request_bytes 0.0" in text
-        assert f"bridgehash_request_bytes_limit {float(limits['request_bytes'])}" in text
+        values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
+        assert float(values["bridgehash_request_bytes"]) == 0
+        assert float(values["bridgehash_request_bytes_limit"]) == limits["request_bytes"]
+        assert float(values["bridgehash_memory_bytes_limit"]) == 2 << 30
         assert "in at most 2048 MiB" in served.log.read_text()
