@@ -15,7 +15,7 @@ _FIRST_SECONDS = 0.1
 _MAX_SECONDS = 2.0
 _FORGET_SECONDS = 60.0
 _MAX_ADDRESSES = 1_024
-_MAX_WAITING = 64
+_MAX_WAITING = 512
 _TOTAL = ""  # the entry of all addresses together
 
 

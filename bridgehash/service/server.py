@@ -37,7 +37,7 @@ _HEAD_SECONDS = 10.0
 _WRITE_SECONDS = 10.0  # in which a client must read something of its answer
 _LINGER_SECONDS = 2.0  # in which a client can read an answer that closes the connection
 _MAX_UNSENT = 32 << 10  # bytes; beyond, an answer waits for its client
-_SLICE = 1 << 10  # bytes that are parsed before other connections have their turn
+_SLICE = 512  # bytes that are parsed before other connections have their turn
 _BODY_SLICE = 64 << 10  # the same inside a body, where there is little to parse
 _MAX_AT_ONCE = 8 << 10  # bytes of a few requests that are parsed at once
 _FEW = 16
@@ -45,7 +45,7 @@ _WAKE_BYTES = 16 << 10  # of a body, that are handed to the application together
 _MAX_TRAILERS = 64
 _MIN_CHUNK = 32  # bytes per chunk of a body, on average
 _FREE_CHUNKS = 1_000
-_SWITCH_SECONDS = 0.001  # how long a computing thread may delay the event loop
+_SWITCH_SECONDS = 0.0002  # how long a computing thread may delay the event loop
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -81,7 +81,11 @@ def serve(app: FastAPI, listener: socket.socket) -> None:
     connections = _Connections(min(limits.connections, _max_files() - _RESERVED_FILES))
     config = uvicorn.Config(
         app,
-        http=type("Protocol", (_Protocol,), {"all_connections": connections}),
+        http=type(
+            "Protocol",
+            (_Protocol,),
+            {"all_connections": connections, "body_seconds": limits.seconds},
+        ),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -203,6 +207,7 @@ class _Protocol(HttpToolsProtocol):
     """Limit the size of a request head, and the time that clients may take; uvicorn does not."""
 
     all_connections: _Connections  # set by `serve`
+    body_seconds: float
     address = ""
     answered = False  # at least one request
     lingering = False
@@ -214,6 +219,7 @@ class _Protocol(HttpToolsProtocol):
     _body_bytes = 0
     _held = memoryview(b"")  # data that waits to be parsed
     _body_left = 0  # bytes, if the request says how many
+    _deferred: tuple[Any, Any] | None = None  # a request that waits for its body
     _timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
 
@@ -248,8 +254,8 @@ class _Protocol(HttpToolsProtocol):
         self._raw.pause_reading()
 
     def _parse_slice(self) -> None:
-        """Parse some of the data that was held back, unless uvicorn wants to wait."""
-        if self.lingering or self.flow.read_paused:
+        """Parse some of the data that was held back, unless earlier requests wait."""
+        if self.lingering or self.flow.read_paused or self.pipeline:
             return
         n = max(_SLICE, min(self._body_left, _BODY_SLICE))
         part, self._held = self._held[:n], self._held[n:]
@@ -258,6 +264,8 @@ class _Protocol(HttpToolsProtocol):
 
     def read_on(self) -> None:
         """Continue with the data that was held back, else with that of the client."""
+        if self.pipeline:
+            return
         if self._held:
             self.loop.call_soon(self._parse_slice)
         elif not self.lingering and not self.flow.read_paused:
@@ -304,6 +312,7 @@ class _Protocol(HttpToolsProtocol):
             return
         self.cycle.body += body
         if len(self.cycle.body) > _WAKE_BYTES:  # a few bytes are not worth the time
+            self._start_deferred()
             self.cycle.message_event.set()
         if len(self.cycle.body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
@@ -311,14 +320,37 @@ class _Protocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self.all_connections.set_waiting(self, False)
         super().on_message_complete()
+        self._start_deferred()
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        """Start a request when its body is here, or much of it: waiting ones cost little then."""
+        if cycle.more_body and not cycle.waiting_for_100_continue:
+            self._deferred = cycle, app
+            late = RequestError(408, "did not arrive in time", "body")
+            self._timer = self.loop.call_later(self.body_seconds, self._refuse, late)
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def _start_deferred(self) -> None:
+        if self._deferred is not None:
+            cycle, app = self._deferred
+            self._end_head()
+            super()._start_asgi_task(cycle, app)
+
+    def shutdown(self) -> None:
+        if self._deferred is not None:
+            self._refuse(RequestError(503, "the service is stopping"))
+        super().shutdown()
 
     def on_response_complete(self) -> None:
         self.answered = True
         if not self.pipeline and self.cycle.more_body:  # the rest of a body that nobody wants
             self.linger()
         super().on_response_complete()
-        if not self.lingering and (self.cycle is None or self.cycle.response_complete):
-            self.all_connections.set_waiting(self, True)
+        if not self.lingering:
+            self.read_on()
+            if self.cycle.response_complete:
+                self.all_connections.set_waiting(self, True)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -388,7 +420,7 @@ class _Protocol(HttpToolsProtocol):
         self._timer = self.loop.call_later(_HEAD_SECONDS, self._raw.abort)
 
     def _end_head(self) -> None:
-        self._in_head = False
+        self._in_head, self._deferred = False, None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
