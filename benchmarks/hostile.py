@@ -291,7 +291,7 @@ async def searches(attack: Attack) -> None:
 
 
 async def unread(attack: Attack) -> None:
-    await attack.hold(100, largest_search(attack.scale), largest_search(attack.scale), every=2.0)
+    await attack.hold(50, largest_search(attack.scale) * 3)
 
 
 async def idle(attack: Attack) -> None:

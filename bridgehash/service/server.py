@@ -338,9 +338,11 @@ class _Protocol(HttpToolsProtocol):
             super()._start_asgi_task(cycle, app)
 
     def shutdown(self) -> None:
-        if self._deferred is not None:
-            self._refuse(RequestError(503, "the service is stopping"))
         super().shutdown()
+        if self._deferred is not None and self._timer is not None:  # a moment for its body
+            self._timer.cancel()
+            stopping = RequestError(503, "the service is stopping")
+            self._timer = self.loop.call_later(_LINGER_SECONDS, self._refuse, stopping)
 
     def on_response_complete(self) -> None:
         self.answered = True

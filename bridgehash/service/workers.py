@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,6 +31,7 @@ from .store import Add, ChangeResult, Remove, Upsert
 _MAX_BATCH = 32  # queries per pass over the codes
 _SHORT_HITS = 320  # queries times k; a longer search has threads of its own
 _PART_HITS = 4_096  # of one part of a long search
+_LONG_NICENESS = 5
 _OTHER_THREADS = 4  # for everything but searches
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -53,7 +56,7 @@ class Workers:
         n_threads = os.cpu_count() or 1
         self._search_pool = ThreadPoolExecutor(n_threads, "search")
         self._other_pool = ThreadPoolExecutor(_OTHER_THREADS, "other")
-        self._long_pool = ThreadPoolExecutor(max(1, n_threads // 2), "long")
+        self._long_pool = ThreadPoolExecutor(max(1, n_threads // 2), "long", _lower_priority)
         self._searches: dict[str, Batcher[SearchQuery, SearchResult]] = {}
         self._long_searches: dict[str, Batcher[SearchQuery, SearchResult]] = {}
         self._changes: dict[str, Batcher[Add | Upsert | Remove, ChangeResult]] = {}
@@ -144,6 +147,12 @@ class Workers:
         self.sandbox.stop()
         for pool in (self._search_pool, self._long_pool, self._other_pool):
             pool.shutdown()
+
+
+def _lower_priority() -> None:
+    """Let short searches go first; on Linux each thread has a priority of its own."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LONG_NICENESS)
 
 
 def _n_queries(query: SearchQuery) -> int:

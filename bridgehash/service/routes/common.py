@@ -165,7 +165,10 @@ async def parse_form(
 ) -> S:
     """Parse a JSON body, or a NumPy array whose other fields come from query parameters."""
     if kind == NPY:
-        return schema.model_construct(**{content: parse_npy(body), **parameters})
+        array = parse_npy(body)
+        if array.dtype not in (np.float32, np.float64):
+            held_memory(request).reserve(8 * array.size)  # for a copy as floats
+        return schema.model_construct(**{content: array, **parameters})
     if is_quick(body):
         return parse_json(body, schema)
     workers: Workers = request.app.state.workers
