@@ -30,7 +30,7 @@ from .settings import is_loopback
 
 _RESERVED_FILES = 256  # for indexes, images, pipes and the like
 _BACKLOG = 4_096  # connections that the system holds until they are accepted
-_MAX_ACCEPTED = 16  # connections per turn of the event loop
+_MAX_ACCEPTED = 8  # connections per turn of the event loop
 _KEEP_ALIVE_SECONDS = 30
 _MAX_HEAD_BYTES = 32 << 10
 _HEAD_SECONDS = 10.0

@@ -31,7 +31,7 @@ from .store import Add, ChangeResult, Remove, Upsert
 _MAX_BATCH = 32  # queries per pass over the codes
 _SHORT_HITS = 320  # queries times k; a longer search has threads of its own
 _PART_HITS = 4_096  # of one part of a long search
-_LONG_NICENESS = 5
+_LONG_NICENESS = 15
 _OTHER_THREADS = 4  # for everything but searches
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
