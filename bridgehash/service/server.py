@@ -30,7 +30,7 @@ from .settings import is_loopback
 
 _RESERVED_FILES = 256  # for indexes, images, pipes and the like
 _BACKLOG = 4_096  # connections that the system holds until they are accepted
-_MAX_ACCEPTED = 8  # connections per turn of the event loop
+_MAX_ACCEPTED = 3  # connections per turn of the event loop
 _KEEP_ALIVE_SECONDS = 30
 _MAX_HEAD_BYTES = 32 << 10
 _HEAD_SECONDS = 10.0
@@ -45,6 +45,7 @@ _WAKE_BYTES = 16 << 10  # of a body, that are handed to the application together
 _MAX_TRAILERS = 64
 _MIN_CHUNK = 32  # bytes per chunk of a body, on average
 _FREE_CHUNKS = 1_000
+_COLLECT_AFTER = (10_000, 20, 100)  # a full collection visits every connection, so it is rare
 _SWITCH_SECONDS = 0.0002  # how long a computing thread may delay the event loop
 
 
@@ -101,6 +102,7 @@ def serve(app: FastAPI, listener: socket.socket) -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.collect()
     gc.freeze()  # else each full collection scans all modules while requests wait
+    gc.set_threshold(*_COLLECT_AFTER)
     # The event loop accepts one connection per turn and socket; in a flood that is too slow.
     copies = [listener.dup() for _ in range(_MAX_ACCEPTED - 1)]
     with threadpool_limits(1):  # spinning BLAS threads would delay requests
