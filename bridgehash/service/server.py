@@ -46,7 +46,7 @@ _MAX_TRAILERS = 64
 _MIN_CHUNK = 32  # bytes per chunk of a body, on average
 _FREE_CHUNKS = 1_000
 _COLLECT_AFTER = (10_000, 20, 100)  # a full collection visits every connection, so it is rare
-_SWITCH_SECONDS = 0.0002  # how long a computing thread may delay the event loop
+_SWITCH_SECONDS = 0.001  # how long a computing thread may delay the event loop
 
 
 def listen(host: str, port: int) -> socket.socket:
