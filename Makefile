@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-browser test-slow test-oldest test-milvus check levels compared cifar choices pairs benchmark search load docs format clean
+.PHONY: demo test test-browser test-slow test-oldest test-milvus check levels compared cifar choices pairs benchmark search load hostile docs format clean
 
 demo: $(READY)
 	$(BIN)/bridgehash demo --out demo
@@ -65,6 +65,10 @@ search: $(READY)
 # The service under load, on loopback: a few minutes, on an idle machine.
 load: $(READY)
 	$(BIN)/python benchmarks/service.py
+
+# One hostile client of each kind beside good ones: five minutes, on an idle machine.
+hostile: $(READY)
+	$(BIN)/python benchmarks/hostile.py
 
 benchmark: $(READY)
 	$(BIN)/python benchmarks/authors_size.py

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from bridgehash._core.errors import InputError
+from bridgehash._core.validation import Size
 from bridgehash.cli import options as opt
 from bridgehash.cli.console import counted, note
 
@@ -59,6 +61,14 @@ KeyFile = Annotated[
     Path | None,
     typer.Option(help="File with the API key for changes. Default: BRIDGEHASH_API_KEY."),
 ]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Memory of the service, child processes included; such as 2GB. "
+        "Default: what is loaded plus 512 MiB for requests and 1.5 GiB for the rest.",
+    ),
+]
 
 T = TypeVar("T")
 
@@ -73,6 +83,7 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = 8000,
     key_file: KeyFile = None,
+    memory_limit: MemoryLimit = None,
 ) -> None:
     """Serve models and their indexes over HTTP.
 
@@ -108,7 +119,17 @@ def serve(
     ]
     key = read_key(os.environ, key_file)
     read_only = f"read-only: to allow changes, set {KEY_VARIABLE} or --key-file"
-    run_service(files, host, port, key, "" if key else read_only)
+    size = _size(memory_limit)
+    run_service(files, host, port, key, "" if key else read_only, memory_limit=size)
+
+
+def _size(memory_limit: str | None) -> int | None:
+    if memory_limit is None:
+        return None
+    rule = Size()
+    if not rule.admits(memory_limit):
+        raise InputError(f"{memory_limit!r} is not allowed; use {rule}", "--memory-limit")
+    return rule.n_bytes(memory_limit)
 
 
 def require_service(command: str) -> None:
@@ -129,10 +150,15 @@ def check_free(host: str, port: int) -> None:
 
 
 def run_service(
-    files: Sequence[Files], host: str, port: int, key: str | None, remark: str = ""
+    files: Sequence[Files],
+    host: str,
+    port: int,
+    key: str | None,
+    remark: str = "",
+    memory_limit: int | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; print the address, and a remark if given."""
-    from bridgehash.service import app, catalogue, server, settings
+    from bridgehash.service import app, catalogue, memory, server, settings
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     chosen = settings.make_settings(host, key)
@@ -140,8 +166,10 @@ def run_service(
     with listener:
         catalogues = catalogue.open_catalogues(files, chosen)
         try:
-            names = ", ".join(catalogues)
-            note(f"serving {names} at {server.address_of(listener)}")
+            limits = memory.plan(chosen.limits, memory_limit)
+            chosen = replace(chosen, limits=limits)
+            names, size = ", ".join(catalogues), limits.memory_bytes >> 20
+            note(f"serving {names} at {server.address_of(listener)}, in at most {size} MiB")
             if remark:
                 note(remark)
             server.serve(app.create_app(catalogues, chosen), listener)

@@ -32,6 +32,7 @@ def create_app(catalogues: Mapping[str, Catalogue], settings: ServiceSettings) -
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        workers.sandbox.start()
         yield
         await workers.stop()
 

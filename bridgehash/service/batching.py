@@ -28,7 +28,9 @@ class Batcher(Generic[In, Out]):
     concurrency : int
         Batches that run at the same time.
     max_batch : int
-        Requests per batch.
+        Requests per batch, counted by `size`; a larger request is a batch of its own.
+    size : callable, optional
+        What a request counts as. Default: 1.
     max_queue : int
         Requests that may wait; any more fail with 503.
     on_batch : callable, optional
@@ -43,9 +45,10 @@ class Batcher(Generic[In, Out]):
         concurrency: int,
         max_batch: int,
         max_queue: int,
+        size: Callable[[In], int] = lambda request: 1,
         on_batch: Callable[[int], object] = lambda n: None,
     ) -> None:
-        self._work, self._pool, self._on_batch = work, pool, on_batch
+        self._work, self._pool, self._size, self._on_batch = work, pool, size, on_batch
         self._concurrency, self._max_batch, self._max_queue = concurrency, max_batch, max_queue
         self._queue: deque[tuple[In, asyncio.Future[Out]]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,8 +92,12 @@ class Batcher(Generic[In, Out]):
 
     def _next_batch(self) -> list[tuple[In, asyncio.Future[Out]]]:
         batch: list[tuple[In, asyncio.Future[Out]]] = []
-        while self._queue and len(batch) < self._max_batch:
-            request = self._queue.popleft()
-            if not request[1].done():  # else it timed out in the queue
-                batch.append(request)
+        size = 0
+        while self._queue:
+            if not self._queue[0][1].done():  # else it timed out in the queue
+                size += self._size(self._queue[0][0])
+                if batch and size > self._max_batch:
+                    break
+                batch.append(self._queue[0])
+            self._queue.popleft()
         return batch

@@ -280,7 +280,7 @@ def _open(
             for domain in (index_domain, query_domain)
         }
         _check_fits(store, files.model, index_domain, encoders[index_domain])
-        reader = _find_reader(files, encoders[query_domain], limits.pixels, readers)
+        reader = _find_reader(files, encoders[query_domain], readers)
         queries = _open_queries(files, query_domain, encoders[query_domain])
         query_images = find_images(files.query_images)
         domains = {
@@ -350,12 +350,12 @@ def _check_fits(store: IndexStore, model: Path, domain: str, encoder: LinearEnco
 
 
 def _find_reader(
-    files: Files, encoder: LinearEncoder, max_pixels: int, readers: dict[str, ImageReader]
+    files: Files, encoder: LinearEncoder, readers: dict[str, ImageReader]
 ) -> ImageReader | None:
     if files.backbone is None:
         return None
     if files.backbone not in readers:
-        readers[files.backbone] = ImageReader(files.backbone, max_pixels)
+        readers[files.backbone] = ImageReader(files.backbone)
     reader = readers[files.backbone]
     if reader.dimension != encoder.n_features_in_:
         raise InputError(

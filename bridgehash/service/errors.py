@@ -38,7 +38,7 @@ class RequestError(BridgehashError):
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(f"{field}: {problem}" if field else problem)
-        self.status, self.field, self.headers = status, field, headers
+        self.status, self.problem, self.field, self.headers = status, problem, field, headers
 
     def response(self) -> JSONResponse:
         """Return the response to send."""

@@ -19,41 +19,50 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 # Files that browsers can show.
 MEDIA_TYPES = {f".{kind.lower()}": f"image/{kind.lower()}" for kind in FORMATS}
 MEDIA_TYPES[".jpg"] = "image/jpeg"
+_START_OF_SCAN = b"\xff\xda"  # no other bytes of a JPEG look like this, except in a thumbnail
+_MAX_SCANS = 100  # each scan of a progressive JPEG passes over all pixels; encoders write about ten
 
 
 class ImageReader:
-    """Turn the bytes of an image into a row of features."""
+    """Turn the pixels that `decode` returns into a row of features."""
 
-    def __init__(self, backbone: str, max_pixels: int) -> None:
+    def __init__(self, backbone: str) -> None:
         self.name = backbone
-        self._backbone = find_backbone(backbone)
-        self.dimension = self._backbone.dimension
-        self._max_pixels = max_pixels
-        self._features: Features = self._backbone.load(ExtractSettings())
+        found = find_backbone(backbone)
+        self.dimension = found.dimension
+        self._shape = (found.input_size, found.input_size, 3)
+        self._features: Features = found.load(ExtractSettings())
 
-    def features(self, data: bytes) -> NDArray[np.float32]:
-        """Return the features of one image, of shape (1, dimension).
+    def features(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return the features of one image, of shape (1, dimension)."""
+        assert pixels.shape == self._shape, "as decode returns them"
+        return self._features(pixels[None])
 
-        The size in the header is checked before any pixel is decoded.
-        """
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # broken EXIF data, and sizes, which are checked here
-            try:
-                with pillow().Image.open(io.BytesIO(data), formats=FORMATS) as image:
-                    width, height = image.size
-                    if not 0 < width * height <= self._max_pixels:
-                        raise RequestError(
-                            422,
-                            f"{width} x {height} pixels; send 1 to {self._max_pixels} pixels",
-                            "image",
-                        )
-                    prepared = self._backbone.prepare(upright(image))
-            except (MemoryError, RequestError):
-                raise
-            except Exception as error:  # a decoder can raise almost anything on broken bytes
-                reason = why_unreadable(error).partition("<_io")[0].strip()  # no buffer address
-                raise RequestError(422, f"cannot be read ({reason})", "image") from error
-        return self._features(prepared[None])
+
+def decode(data: bytes, backbone: str, max_pixels: int) -> NDArray[np.uint8]:
+    """Return the pixels of one image, upright and in the size that a backbone needs.
+
+    The size in the header and the number of scans are checked before any pixel is decoded. Of
+    several frames only the first is decoded.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # broken EXIF data, and sizes, which are checked here
+        try:
+            with pillow().Image.open(io.BytesIO(data), formats=FORMATS) as image:
+                width, height = image.size
+                if not 0 < width * height <= max_pixels:
+                    raise RequestError(
+                        422, f"{width} x {height} pixels; send 1 to {max_pixels} pixels", "image"
+                    )
+                if image.format == "JPEG" and (n := data.count(_START_OF_SCAN)) > _MAX_SCANS:
+                    problem = f"a JPEG of {n} scans; send at most {_MAX_SCANS} scans"
+                    raise RequestError(422, problem, "image")
+                return find_backbone(backbone).prepare(upright(image))
+        except (MemoryError, RequestError):
+            raise
+        except Exception as error:  # a decoder can raise almost anything on broken bytes
+            reason = why_unreadable(error).partition("<_io")[0].strip()  # no buffer address
+            raise RequestError(422, f"cannot be read ({reason})", "image") from error
 
 
 def find_images(folder: Path | None) -> Mapping[int, Path]:

@@ -1,4 +1,4 @@
-"""Checks before every request (host, API key, length, time limit), and counters after it.
+"""Checks before every request (host, site, API key, length, time limit), and counters after it.
 
 Written as plain ASGI for speed. Neither the log nor the counters contain text from a client.
 """
@@ -14,14 +14,16 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .errors import RequestError, overloaded
-from .settings import ServiceSettings
 from .workers import Workers
 
 log = logging.getLogger("bridgehash.service")
 
+HELD = "bridgehash.held"  # where the scope keeps the memory that a request holds
 _PUBLIC = ("/", "/health", "/ready", "/docs", "/openapi.json")  # they contain no data
 _PUBLIC_FOLDER = "/page/"
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+_PART = 32 << 10  # bytes of an answer that are handed to the connection at a time
+_MIN_RATE = 64 << 10  # bytes per second at which a client must read a large answer
 
 
 class Middleware:
@@ -35,20 +37,23 @@ class Middleware:
             await self._app(scope, receive, send)
             return
         exchange, started = _Exchange(receive, send, self._workers), perf_counter()
+        scope[HELD] = exchange.held
         failure: RequestError | None = None
         try:
-            _check_request(scope, self._workers.settings)
-            async with asyncio.timeout(self._workers.settings.limits.seconds):
+            async with exchange.time_limit:
+                await _check_request(scope, self._workers)
                 await self._app(scope, exchange.receive, exchange.send)
         except RequestError as error:
             failure = error
+        except _NoRoom:
+            failure = overloaded("the memory for answers is in use; retry later")
         except TimeoutError:
             failure = exchange.timeout_error()
         except Exception as error:
             log.error("%s %s", _route(scope), _describe(error))
             failure = RequestError(500, "internal error; see the log")
         finally:
-            self._workers.body_bytes -= exchange.n_bytes
+            exchange.held.release()
         if failure is not None and exchange.status == 0:
             await failure.response()(scope, exchange.receive, exchange.send)
         method = scope["method"] if scope["method"] in _METHODS else "other"
@@ -56,13 +61,16 @@ class Middleware:
         self._workers.metrics.observe_request(method, route, exchange.status, seconds)
 
 
-def _check_request(scope: Scope, settings: ServiceSettings) -> None:
+async def _check_request(scope: Scope, workers: Workers) -> None:
     """Reject a request before its body is read."""
-    headers, path = Headers(scope=scope), scope["path"]
+    headers, path, settings = Headers(scope=scope), scope["path"], workers.settings
     if settings.loopback and _host(headers) not in settings.hosts:  # prevents DNS rebinding
         raise RequestError(421, "not a name of this service; use its own address", "Host")
-    if not (settings.loopback or path in _PUBLIC or path.startswith(_PUBLIC_FOLDER)):
-        check_key(headers, settings)
+    if not (path in _PUBLIC or path.startswith(_PUBLIC_FOLDER)):
+        if not settings.loopback:
+            await check_key(scope, workers)
+        elif (field := _foreign_header(headers)) and not settings.accepts(_key(headers)):
+            raise RequestError(403, "a page of another site needs the API key", field)
     length, most = headers.get("content-length", "0"), settings.limits.body_bytes
     if not (length.isascii() and length.isdigit()):
         raise RequestError(400, "not a number", "Content-Length")
@@ -70,46 +78,85 @@ def _check_request(scope: Scope, settings: ServiceSettings) -> None:
         raise RequestError(413, f"more than {most} bytes", "body", {"Connection": "close"})
 
 
-def check_key(headers: Headers, settings: ServiceSettings) -> None:
-    """Return 401 unless the API key is sent."""
-    scheme, _, given = headers.get("authorization", "").partition(" ")
-    key = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-    if not settings.accepts(key):
-        challenge = {"WWW-Authenticate": "Bearer"}
-        raise RequestError(401, "send the API key as `Bearer KEY`", "Authorization", challenge)
+def _foreign_header(headers: Headers) -> str:
+    """Return the header by which a browser says that another site sent the request, if any."""
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return "Sec-Fetch-Site"
+    origin = headers.get("origin")
+    if origin is not None and origin.lower() != f"http://{headers.get('host', '')}".lower():
+        return "Origin"
+    return ""
 
 
-def check_write_access(headers: Headers, settings: ServiceSettings) -> None:
+async def check_key(scope: Scope, workers: Workers) -> None:
+    """Return 401 unless the API key is sent; slow down clients that guess it."""
+    key = _key(Headers(scope=scope))
+    if workers.settings.accepts(key):
+        return
+    if key:
+        host, _ = scope.get("client") or ("", 0)
+        await workers.guesses.slow_down(host)
+    challenge = {"WWW-Authenticate": "Bearer"}
+    raise RequestError(401, "send the API key as `Bearer KEY`", "Authorization", challenge)
+
+
+async def check_write_access(scope: Scope, workers: Workers) -> None:
     """Return 401 unless the API key is sent, and 403 if the service has no key."""
-    if not settings.writable:
+    if not workers.settings.writable:
         raise RequestError(403, "read-only: the service was started without an API key")
-    check_key(headers, settings)
+    await check_key(scope, workers)
+
+
+def _key(headers: Headers) -> str:
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+
+
+class _NoRoom(Exception):
+    """No memory for an answer. Not a `RequestError`: the application must not handle it."""
 
 
 class _Exchange:
-    """One request and its response: counts the body, and remembers the status."""
+    """One request and its response: counts their bytes, and remembers the status."""
 
     def __init__(self, receive: Receive, send: Send, workers: Workers) -> None:
-        self._receive, self._send, self._workers = receive, send, workers
+        self._receive, self._send = receive, send
+        self._seconds = workers.settings.limits.seconds
+        self.held = workers.memory.hold()
+        self.time_limit = asyncio.timeout(self._seconds)
         self.status = 0  # until the response starts
-        self.n_bytes = 0
         self._complete = False
 
     async def receive(self) -> Message:
         message = await self._receive()
         self._complete = not message.get("more_body", False)
-        n = len(message.get("body", b""))
-        self.n_bytes += n
-        self._workers.body_bytes += n
-        if self._workers.body_bytes > self._workers.settings.limits.total_body_bytes:
-            raise overloaded("overloaded; retry later")
+        self.held.reserve(len(message.get("body", b"")))
         return message
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            self._begin_answer(int(headers.get("content-length", "0")))
             self.status = message["status"]
-            MutableHeaders(scope=message)["X-Content-Type-Options"] = "nosniff"
+            headers["X-Content-Type-Options"] = "nosniff"
+        elif len(body := message.get("body", b"")) > _PART:
+            # The connection takes the next part when the client has read most of the last one.
+            for start in range(0, len(body), _PART):
+                part = {**message, "body": body[start : start + _PART], "more_body": True}
+                await self._send(part)
+            message = {**message, "body": b""}
         await self._send(message)
+
+    def _begin_answer(self, n_bytes: int) -> None:
+        """Reserve the memory of a large answer, and limit the time in which it must be read."""
+        if n_bytes <= _PART:
+            return
+        try:
+            self.held.reserve(n_bytes)
+        except RequestError as error:
+            raise _NoRoom from error
+        now = asyncio.get_running_loop().time()
+        self.time_limit.reschedule(now + self._seconds + n_bytes / _MIN_RATE)
 
     def timeout_error(self) -> RequestError:
         if not self._complete:

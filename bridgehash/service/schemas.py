@@ -7,15 +7,24 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..index.batch import MAX_ID
+from .settings import Limits
 
 DomainName = Literal["source", "target", "any"]
 ArrayContent = Literal["features", "codes"]
 Id = Annotated[int, Field(ge=0, le=MAX_ID)]
 Hex = Annotated[str, Field(pattern="^([0-9a-fA-F]{2})+$", max_length=1024)]
-Rows = Annotated[list[list[float]], Field(min_length=1, description="One list per row.")]
-Codes = Annotated[list[Hex], Field(min_length=1, description="Packed codes in hex.")]
-IdList = Annotated[list[Id], Field(min_length=1)]
+# A list ends at its first error and at its greatest length: a hostile body costs no more.
+Row = Annotated[list[float], Field(max_length=Limits.features, fail_fast=True)]
+_rows = Field(min_length=1, max_length=Limits.rows, fail_fast=True)
+_queries = Field(min_length=1, max_length=Limits.queries, fail_fast=True)
+Rows = Annotated[list[Row], _rows]
+QueryRows = Annotated[list[Row], _queries]
+Codes = Annotated[list[Hex], _rows]
+QueryCodes = Annotated[list[Hex], _queries]
+IdList = Annotated[list[Id], _rows]
+QueryIds = Annotated[list[Id], _queries]
 Tag = Annotated[str, Field(max_length=200)]
+TagList = Annotated[list[Tag], Field(max_length=Limits.rows, fail_fast=True)]
 
 
 class RequestSchema(BaseModel):
@@ -25,36 +34,36 @@ class RequestSchema(BaseModel):
 
 
 class EncodeRequest(RequestSchema):
-    """Features to encode."""
+    """Features to encode, one list per row."""
 
     features: Rows
     domain: DomainName | None = Field(None, description="Default: the domain of the queries.")
 
 
 class SearchRequest(RequestSchema):
-    """Queries: exactly one of features, codes, or ids of loaded items."""
+    """Queries: exactly one of features, packed codes in hex, or ids of loaded items."""
 
-    features: Rows | None = None
-    codes: Codes | None = None
-    ids: IdList | None = None
+    features: QueryRows | None = None
+    codes: QueryCodes | None = None
+    ids: QueryIds | None = None
     domain: DomainName | None = Field(
         None, description="Default: the domain of the queries; of the index for ids."
     )
-    k: int = Field(10, ge=1, description="Number of items per query.")
+    k: int = Field(10, ge=1, le=Limits.k, description="Number of items per query.")
     tag: Tag | None = Field(None, description="Search within items of this tag.")
 
 
 class AddRequest(RequestSchema):
-    """Items to add: exactly one of features or codes."""
+    """Items to add: exactly one of features or packed codes in hex."""
 
     features: Rows | None = None
     codes: Codes | None = None
     ids: IdList | None = Field(None, description="Default: the next free ids.")
-    tags: list[Tag] | None = None
+    tags: TagList | None = None
 
 
 class UpsertRequest(AddRequest):
-    """Items to insert or replace: exactly one of features or codes."""
+    """Items to insert or replace: exactly one of features or packed codes in hex."""
 
     ids: IdList
 

@@ -17,18 +17,26 @@ _MIN_KEY_LENGTH = 16
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one request, and of the service."""
+    """Limits of one request, and of the service.
+
+    `rows`, `queries` and `features` are part of the JSON schemas: they can be lowered, not raised.
+    """
 
     body_bytes: int = 16 << 20
-    total_body_bytes: int = 128 << 20  # of all requests that are not answered yet
     rows: int = 10_000  # to encode, add or remove
     queries: int = 1_000
+    features: int = 1 << 20  # numbers per row
     k: int = 1_000
     hits: int = 50_000  # queries times k
     pixels: int = 16_000_000
     page: int = 200  # items per page
     seconds: float = 30.0
     queue: int = 1_000  # waiting searches per catalogue, and waiting changes
+    connections: int = 2_000
+    requests: int = 1_000  # that are received and not answered yet
+    decoders: int = 2  # child processes that parse large JSON bodies and decode images
+    request_bytes: int = 512 << 20  # bodies, arrays and unsent answers of all requests
+    memory_bytes: int = 0  # of the service with its child processes; see `memory.plan`
     journal_bytes: int = 64 << 20  # a larger journal is merged into the index file
 
 

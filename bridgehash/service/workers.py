@@ -1,15 +1,18 @@
 """Worker threads, the queues in front of them, and counters for Prometheus.
 
-Each catalogue has a queue of searches and a queue of changes. A long search is split into parts
-that queue again, so that short ones do not wait for all of it.
+Each catalogue has a queue of short searches, one of long searches and one of changes. A long search
+is split into parts that queue again, so that others do not wait for all of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,10 +22,16 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from ..index.changes import Add, ChangeResult, Remove, Upsert
 from .batching import Batcher
 from .catalogue import Catalogue, SearchQuery, SearchResult, measure_scores
+from .clients import KeyGuesses
+from .errors import overloaded
+from .memory import MemoryBudget
+from .sandbox import Sandbox
 from .settings import ServiceSettings
 
-_MAX_BATCH = 32  # searches per pass over the codes
-_MAX_QUERIES = 32  # queries of one part of a long search
+_MAX_BATCH = 32  # queries per pass over the codes
+_SHORT_HITS = 320  # queries times k; a longer search has threads of its own
+_PART_HITS = 4_096  # of one part of a long search
+_LONG_NICENESS = 15
 _OTHER_THREADS = 4  # for everything but searches
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -36,16 +45,20 @@ class Workers:
 
     def __init__(self, catalogues: Mapping[str, Catalogue], settings: ServiceSettings) -> None:
         self.catalogues, self.settings = catalogues, settings
-        self.metrics = Metrics(catalogues)
+        self.memory = MemoryBudget(settings.limits.request_bytes)
+        self.sandbox = Sandbox(settings.limits)
+        self.guesses = KeyGuesses()
+        self.metrics = Metrics(catalogues, self.memory, settings.limits.memory_bytes)
         self.stopping = False
-        self.body_bytes = 0  # of all requests that are not answered yet
+        self._n_working = 0
         self._scoring = asyncio.Lock()
         self._scores: dict[str, tuple[int, dict[str, Any]]] = {}
         n_threads = os.cpu_count() or 1
         self._search_pool = ThreadPoolExecutor(n_threads, "search")
         self._other_pool = ThreadPoolExecutor(_OTHER_THREADS, "other")
-        self._image_pool = ThreadPoolExecutor(1, "image")  # one decoded image in memory at a time
+        self._long_pool = ThreadPoolExecutor(max(1, n_threads // 2), "long", _lower_priority)
         self._searches: dict[str, Batcher[SearchQuery, SearchResult]] = {}
+        self._long_searches: dict[str, Batcher[SearchQuery, SearchResult]] = {}
         self._changes: dict[str, Batcher[Add | Upsert | Remove, ChangeResult]] = {}
         for name, each in catalogues.items():
             self._searches[name] = Batcher(
@@ -54,7 +67,15 @@ class Workers:
                 concurrency=n_threads,
                 max_batch=_MAX_BATCH,
                 max_queue=settings.limits.queue,
+                size=_n_queries,
                 on_batch=self.metrics.batches.labels(name, "search").observe,
+            )
+            self._long_searches[name] = Batcher(
+                each.search,
+                self._long_pool,
+                concurrency=max(1, n_threads // 2),
+                max_batch=1,
+                max_queue=settings.limits.queue,
             )
             self._changes[name] = Batcher(
                 each.change,
@@ -67,17 +88,22 @@ class Workers:
 
     async def search(self, catalogue: Catalogue, query: SearchQuery) -> SearchResult:
         """Search, in parts if there are many queries."""
-        results = []
-        for start in range(0, len(query.rows), _MAX_QUERIES):
-            part = query._replace(rows=query.rows[start : start + _MAX_QUERIES])
-            results.append(await self._searches[catalogue.name](part))
+        n, k = len(query.rows), query.k
+        with self._counted():
+            if n <= _MAX_BATCH and n * k <= _SHORT_HITS:
+                return await self._searches[catalogue.name](query)
+            results, step = [], max(1, min(_MAX_BATCH, _PART_HITS // k))
+            for start in range(0, n, step):
+                part = query._replace(rows=query.rows[start : start + step])
+                results.append(await self._long_searches[catalogue.name](part))
         if len(results) == 1:
             return results[0]
         return SearchResult(*map(np.concatenate, zip(*results, strict=True)))
 
     async def change(self, catalogue: Catalogue, change: Add | Upsert | Remove) -> ChangeResult:
         """Make a change; it is on disk when this returns."""
-        return await self._changes[catalogue.name](change)
+        with self._counted():
+            return await self._changes[catalogue.name](change)
 
     async def scores(self, catalogue: Catalogue) -> dict[str, Any]:
         """Return the scores of a catalogue, measured again only after changes."""
@@ -90,26 +116,55 @@ class Workers:
             return cached[1]
 
     async def run_in_thread(
-        self, work: Callable[..., T], *arguments: object, images: bool = False
+        self, work: Callable[..., T], *arguments: object, long: bool = False
     ) -> T:
-        """Run a function in a thread and return its result; with `images`, one at a time."""
-        pool = self._image_pool if images else self._other_pool
-        return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
+        """Run a function in a thread and return its result; with `long`, in one of few threads."""
+        pool = self._long_pool if long else self._other_pool
+        with self._counted():
+            return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Limit the requests that are worked on, so that connections remain for others."""
+        if self._n_working >= self.settings.limits.requests:
+            raise overloaded("overloaded; retry later")
+        self._n_working += 1
+        try:
+            yield
+        finally:
+            self._n_working -= 1
 
     async def stop(self) -> None:
-        """Finish all queued work, then stop the threads."""
+        """Finish all queued work, then stop the threads and child processes."""
         self.stopping = True
-        batchers: list[Batcher[Any, Any]] = [*self._searches.values(), *self._changes.values()]
+        batchers: list[Batcher[Any, Any]] = [
+            *self._searches.values(),
+            *self._long_searches.values(),
+            *self._changes.values(),
+        ]
         for batcher in batchers:
             await batcher.finish()
-        for pool in (self._search_pool, self._other_pool, self._image_pool):
+        self.sandbox.stop()
+        for pool in (self._search_pool, self._long_pool, self._other_pool):
             pool.shutdown()
+
+
+def _lower_priority() -> None:
+    """Let short searches go first; on Linux each thread has a priority of its own."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LONG_NICENESS)
+
+
+def _n_queries(query: SearchQuery) -> int:
+    return len(query.rows)
 
 
 class Metrics:
     """Counters of one service. Labels are routes and catalogues, never text from a client."""
 
-    def __init__(self, catalogues: Mapping[str, Catalogue]) -> None:
+    def __init__(
+        self, catalogues: Mapping[str, Catalogue], memory: MemoryBudget, memory_bytes: int
+    ) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         labels = ("method", "route", "status")
@@ -130,6 +185,13 @@ class Metrics:
             buckets=_SIZES,
             registry=registry,
         )
+        text = "Bodies, arrays and unsent answers of requests."
+        used = Gauge("bridgehash_request_bytes", text, registry=registry)
+        used.set_function(lambda: memory.used)
+        text = "Limit of bridgehash_request_bytes."
+        Gauge("bridgehash_request_bytes_limit", text, registry=registry).set(memory.limit)
+        text = "Memory limit of the service with its child processes."
+        Gauge("bridgehash_memory_bytes_limit", text, registry=registry).set(memory_bytes)
         items = Gauge("bridgehash_items", "Items.", ("catalogue",), registry=registry)
         text = "Size of the journal: changes that are not in the index file yet."
         journal = Gauge("bridgehash_journal_bytes", text, ("catalogue",), registry=registry)

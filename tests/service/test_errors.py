@@ -52,6 +52,13 @@ BODIES = [
     ("/search", b'{"ids": [1.5]}', 422, "ids[0]"),
     ("/search", b'{"ids": [1], "k": 0}', 422, "k"),
     ("/search", b'{"ids": [1], "k": 1001}', 422, "k"),
+    ("/search", b'{"ids": [1], "k": 1000000000}', 422, "k"),
+    ("/search", b'{"ids": [1], "k": 1e9}', 422, "k"),
+    ("/search", b'{"k": ' + b"9" * 100_000 + b"}", 400, "body"),
+    ("/search", b'{"features": [[1, 2, 3, 4, 1e400]]}', 422, "features[0][4]"),
+    ("/search", b'{"features": [[1, 2], [1]]}', 422, "features[1]"),
+    ("/search", b'{"codes": [' + b'"fff0",' * 1000 + b'"fff0"]}', 422, "codes"),
+    ("/search", b'{"codes": [' + b'"",' * 1_000_000 + b'""]}', 422, "codes[0]"),
     ("/search", b'{"ids": [1], "tag": "' + b"x" * 201 + b'"}', 422, "tag"),
     ("/search", b'{"ids": [1], "tag": "\\ud800"}', 400, "body"),
     ("/encode", b'{"features": [[1]]}', 422, "features[0]"),
@@ -99,6 +106,7 @@ ARRAYS = [
     (npy(np.array([[None] * 5]), allow_pickle=True), 422),
     (header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000, 5)}"), 400),
     (header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -5)}"), 422),
+    (header("{'descr': '<f8', 'fortran_order': False, 'shape': (True, 5)}", b"x" * 40), 422),
     (header("{'descr': '|O', 'fortran_order': False, 'shape': (1, 5)}", b"x" * 40), 422),
     (header("(" * 900), 400),
     (header("__import__('os').getpid()"), 400),
@@ -146,6 +154,35 @@ def test_features_too_large_to_be_multiplied(client):
     assert (response.status_code, response.json()["field"]) == (422, "features")
 
 
+def test_k_of_a_billion_is_rejected(client):
+    headers = {"Content-Type": NPY}
+    for k in ("1000000000", "9" * 30):
+        response = client.post(P + f"/search?k={k}", content=npy(np.ones((1, 5))), headers=headers)
+        check(response, 422, "k")
+
+
+def test_very_large_and_very_small_features_get_the_right_codes(client, capfd, recwarn):
+    """Rows are normalised by this model, so their scale does not matter."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 5))
+
+    def codes(X):
+        by_json = client.post(P + "/encode", json={"features": X.tolist()}).json()["codes"]
+        headers = {"Content-Type": NPY}
+        by_array = client.post(P + "/encode", content=npy(X), headers=headers).json()["codes"]
+        assert by_json == by_array
+        return by_json
+
+    expected = codes(X)
+    for scale in (1e160, 1e300, 1e-160, 1e-300):
+        assert codes(X * scale) == expected
+    response = client.post(P + "/encode", json={"features": (X * 1e-310).tolist()})
+    assert response.status_code in (200, 422)
+    assert response.status_code == 422 or response.json()["codes"] == expected
+    assert not recwarn.list
+    assert capfd.readouterr().err == ""
+
+
 def test_compressed_bodies_are_rejected(client):
     headers = {**JSON, "Content-Encoding": "gzip"}
     assert client.post(P + "/search", content=b"x", headers=headers).status_code == 415
@@ -177,7 +214,7 @@ def test_a_body_that_says_it_is_too_long_is_not_read(serve):
 
 
 def test_bodies_of_all_requests_together_are_bounded(serve):
-    client = serve(total_body_bytes=100)
+    client = serve(request_bytes=100)
     response = client.post(P + "/search", content=b" " * 101, headers=JSON)
     assert response.status_code == 503
     for _ in range(5):  # answered requests no longer count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from bridgehash._core.errors import InputError
+from bridgehash.service import clients
 from bridgehash.service import settings as module
 from bridgehash.service.settings import ServiceSettings, is_loopback, make_settings, read_key
 from tests.service.process import KEY
@@ -119,3 +121,102 @@ def test_keys_are_neither_shown_nor_logged(client, caplog, keyed):
     assert "wrong-wrong" not in caplog.text
     assert KEY not in repr(make_settings("127.0.0.1", KEY))
     assert "digest" not in repr(ServiceSettings(key_digest=b"digest"))
+
+
+def test_a_page_of_another_site_needs_the_key(client, keyed):
+    """A browser on this machine must not read a catalogue for any page that it shows."""
+    own = "http://127.0.0.1"
+    refused = (
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": own + ":8000"},
+        {"Origin": "https://127.0.0.1"},
+    )
+    for headers in refused:
+        for response in (
+            client.get(P, headers=headers),
+            client.get("/metrics", headers=headers),
+            client.post(P + "/search", json={"ids": [1]}, headers=headers),
+        ):
+            problem = response.json()
+            assert (response.status_code, problem["field"]) == (403, next(iter(headers)))
+            assert response.headers["content-type"] == "application/problem+json"
+        assert client.get(P, headers={**headers, **keyed}).status_code == 200
+        for path in ("/", "/health", "/page/plain.css"):  # a link to the page works
+            assert client.get(path, headers=headers).status_code == 200
+    for headers in ({}, {"Sec-Fetch-Site": "none"}, {"Sec-Fetch-Site": "same-origin"}):
+        assert client.get(P, headers=headers).status_code == 200
+        headers = {**headers, "Origin": own}
+        assert client.post(P + "/search", json={"ids": [1]}, headers=headers).status_code == 200
+
+
+class Sleeps:
+    """Stands in for `asyncio` in `clients`: remembers how long requests had to wait."""
+
+    def __init__(self):
+        self.seconds = []
+        self.go = asyncio.Event()
+
+    async def sleep(self, seconds):
+        self.seconds.append(seconds)
+        await self.go.wait()
+
+
+def test_wrong_keys_are_slowed_down_and_right_ones_are_not(client, keyed, monkeypatch):
+    sleeps = Sleeps()
+    monkeypatch.setattr(clients, "asyncio", sleeps)
+    monkeypatch.setattr(clients, "_MAX_WAITING", 5)
+    wrong = {"Authorization": "Bearer not-the-right-key"}
+
+    async def main():
+        def send(headers):
+            return client.http.delete(P + "/items/123", headers=headers)
+
+        for _ in range(clients._FREE):  # mistyped
+            assert (await send(wrong)).status_code == 401
+        assert sleeps.seconds == []
+        waiting = [asyncio.create_task(send(wrong)) for _ in range(5)]
+        while len(sleeps.seconds) < 5:
+            await asyncio.sleep(0)
+        response = await send(wrong)
+        assert (response.status_code, response.headers["retry-after"]) == (429, "60")
+        assert (await send(keyed)).status_code == 404  # at once, though others wait
+        assert (await send({})).status_code == 401  # no guess
+        sleeps.go.set()
+        assert {(await task).status_code for task in waiting} == {401}
+
+    client.run(main())
+    assert sleeps.seconds == sorted(sleeps.seconds)
+    assert 0 < sleeps.seconds[0] < sleeps.seconds[-1] <= clients._MAX_SECONDS
+
+
+def test_wrong_keys_from_many_addresses_are_slowed_down_in_bounded_memory(monkeypatch):
+    sleeps = Sleeps()
+    sleeps.go.set()
+    monkeypatch.setattr(clients, "asyncio", sleeps)
+    guesses = clients.KeyGuesses()
+
+    async def main():
+        for i in range(3_000):
+            await guesses.slow_down(f"10.0.{i // 256}.{i % 256}")
+
+    asyncio.run(main())
+    assert len(guesses._failures) <= clients._MAX_ADDRESSES
+    assert sleeps.seconds[-1] == clients._MAX_SECONDS
+
+
+def test_old_guesses_are_forgotten(monkeypatch):
+    now, sleeps = [0.0], Sleeps()
+    sleeps.go.set()
+    monkeypatch.setattr(clients, "asyncio", sleeps)
+    monkeypatch.setattr(clients.time, "monotonic", lambda: now[0])
+    guesses = clients.KeyGuesses()
+    for _ in range(clients._FREE + 1):
+        asyncio.run(guesses.slow_down("10.0.0.1"))
+    assert len(sleeps.seconds) == 1
+    now[0] = 100.0
+    asyncio.run(guesses.slow_down("10.0.0.1"))
+    assert len(sleeps.seconds) == 1

@@ -1,36 +1,38 @@
 """Shared by all routes: parameters, request bodies, responses, and their OpenAPI documentation.
 
-A body is JSON of a known schema, one NumPy array, or an image. Bodies are not trusted. Their length
-is counted while they arrive, the header of an array is compared with the bytes after it, and arrays
-of objects, which would need pickle, are rejected.
+A body is JSON of a known schema, one NumPy array, or an image. Its length is counted while it
+arrives. Work that could delay other requests runs in threads, or in a child process.
 """
 
 from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from fastapi import Depends, Path, Query, Request
-from numpy.lib import format as npy
 from numpy.typing import NDArray
-from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from ...codes import n_bytes
 from ...index.batch import MAX_ID, packed_codes
+from ..bodies import S, is_quick, parse_json, parse_npy
 from ..catalogue import Catalogue
-from ..errors import PROBLEM_JSON, RequestError, invalid, validation_error
+from ..errors import PROBLEM_JSON, RequestError, invalid
+from ..memory import HeldMemory
+from ..middleware import HELD
 from ..schemas import ArrayContent, DomainName, RequestSchema
 from ..workers import Workers
 
 PREFIX = "/v1/catalogues/{catalogue}"
 JSON, NPY = "application/json", "application/x-npy"
-_MAX_HEADER_BYTES = 1024  # of an .npy file
+_THREAD_BYTES = 1 << 16  # larger bodies are worked on in a thread
+_BLOCK_ROWS = 1_000  # that are encoded at a time, to bound the working memory
 
-S = TypeVar("S", bound=RequestSchema)
+T = TypeVar("T")
 
 ItemId = Annotated[int, Path(alias="id", ge=0, le=MAX_ID)]
 ItemDomain = Annotated[DomainName | None, Query(description="Default: the domain of the index.")]
@@ -39,7 +41,7 @@ ContentType = Annotated[ArrayContent, Query(description="What the rows of a NumP
 _ERRORS = {
     400: "The body cannot be read.",
     401: "The API key is missing or wrong.",
-    403: "The service is read-only.",
+    403: "The service is read-only, or a page of another site sent the request.",
     404: "Not found.",
     405: "Method not allowed.",
     408: "The body did not arrive in time.",
@@ -48,6 +50,7 @@ _ERRORS = {
     415: "Unsupported media type.",
     421: "The Host header does not name this service.",
     422: "A value is not allowed; see `field`.",
+    429: "Too many wrong keys.",
     503: "Overloaded or stopping: safe to retry.",
 }
 BYTES = {"schema": {"type": "string", "format": "binary"}}
@@ -79,7 +82,7 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     content = {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
     return {
         status: {"description": _ERRORS[status], "content": content}
-        for status in (401, 405, 421, 503, *statuses)
+        for status in (401, 403, 405, 421, 429, 503, *statuses)
     }
 
 
@@ -107,6 +110,15 @@ def npy_response(array: NDArray[Any]) -> Response:
     return Response(file.getvalue(), media_type=NPY)
 
 
+def json_list_response(record: dict[str, Any], name: str, values: Iterable[str]) -> Response:
+    """Send a record with a long list at its end, whose elements are JSON already.
+
+    One call of `json.dumps` for the whole list would hold the GIL, and so delay other requests.
+    """
+    head = json.dumps({**record, name: []}, separators=(",", ":"))[:-2]
+    return Response(f"{head}{','.join(values)}]}}".encode(), media_type=JSON)
+
+
 def image_url(catalogue: Catalogue, domain: str, item: int) -> str | None:
     """Return the address of the image of an item, if it has one."""
     if item not in catalogue.domains[domain].images:
@@ -127,47 +139,44 @@ async def read_body(request: Request, *media_types: str) -> tuple[str, bytes]:
         async for part in request.stream():
             n += len(part)
             if n > max_bytes:
-                raise RequestError(413, f"more than {max_bytes} bytes", "body")
+                raise RequestError(
+                    413, f"more than {max_bytes} bytes", "body", {"Connection": "close"}
+                )
             parts.append(part)
     except ClientDisconnect as error:
         raise RequestError(400, "the connection was closed too early", "body") from error
     return given, b"".join(parts)
 
 
-def parse_json(body: bytes, schema: type[S]) -> S:
-    """Parse a JSON body; an error names the field."""
-    try:
-        return schema.model_validate_json(body)
-    except ValidationError as error:
-        errors = error.errors(include_url=False, include_context=False, include_input=False)
-        raise validation_error(errors) from error
+def held_memory(request: Request) -> HeldMemory:
+    """Return the account of the memory that a request holds."""
+    held: HeldMemory = request.scope[HELD]
+    return held
 
 
-def parse_rows(kind: str, body: bytes, schema: type[S], content: str, **parameters: Any) -> S:
+async def parse_form(
+    request: Request,
+    kind: str,
+    body: bytes,
+    schema: type[S],
+    content: str = "",
+    **parameters: Any,
+) -> S:
     """Parse a JSON body, or a NumPy array whose other fields come from query parameters."""
-    if kind == JSON:
+    if kind == NPY:
+        array = parse_npy(body)
+        if array.dtype not in (np.float32, np.float64):
+            held_memory(request).reserve(8 * array.size)  # for a copy as floats
+        return schema.model_construct(**{content: array, **parameters})
+    if is_quick(body):
         return parse_json(body, schema)
-    return schema.model_construct(**{content: parse_npy(body), **parameters})
+    workers: Workers = request.app.state.workers
+    return await workers.sandbox.parse(body, schema, held_memory(request).reserve)
 
 
-def parse_npy(body: bytes) -> NDArray[Any]:
-    """Return the two-dimensional array of numbers in a body."""
-    file = io.BytesIO(body)
-    try:
-        version = npy.read_magic(file)
-        readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-        shape, fortran, dtype = readers[version](file, max_header_size=_MAX_HEADER_BYTES)
-    except Exception as error:  # a broken header can raise almost anything
-        raise RequestError(400, "not an array in NumPy's .npy format", "body") from error
-    data = memoryview(body)[file.tell() :]
-    if len(shape) != 2 or min(shape) < 1:
-        raise RequestError(422, f"array of shape {shape!r:.60}; send rows and columns", "body")
-    if dtype.kind not in "fiu" or dtype.itemsize > 8:
-        raise RequestError(422, "send an array of integers or floats", "body")
-    if shape[0] * shape[1] * dtype.itemsize != len(data):
-        raise RequestError(400, "its length does not match the header of the array", "body")
-    array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
-    return array if dtype.isnative else array.astype(dtype.newbyteorder("="))
+async def run(workers: Workers, body: bytes, work: Callable[[], T]) -> T:
+    """Work on a body: a small one here, a large one in a thread."""
+    return work() if len(body) < _THREAD_BYTES else await workers.run_in_thread(work)
 
 
 def pick_rows(form: RequestSchema, *names: str) -> tuple[str, Any]:
@@ -178,30 +187,31 @@ def pick_rows(form: RequestSchema, *names: str) -> tuple[str, Any]:
     return given[0], getattr(form, given[0])
 
 
-def as_features(rows: list[list[float]] | NDArray[Any], width: int) -> NDArray[Any]:
-    """Return rows of features as an array, if they have the right width."""
-    for i, row in enumerate(rows if isinstance(rows, list) else rows[:1]):
-        if len(row) != width:
-            where = f"features[{i}]" if isinstance(rows, list) else "body"
-            raise RequestError(422, f"{len(row)} numbers; {width} are needed", where)
-    if isinstance(rows, list):
-        return np.array(rows, dtype=np.float64)
+def as_features(rows: NDArray[Any], width: int, kind: str) -> NDArray[Any]:
+    """Return rows of features as floats, if they have the right width."""
+    if rows.shape[1] != width:
+        field = "features[0]" if kind == JSON else "body"
+        raise RequestError(422, f"{rows.shape[1]} numbers; {width} are needed", field)
     return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
 
 
-def as_codes(codes: list[str] | NDArray[Any], n_bits: int) -> NDArray[np.uint8]:
-    """Return packed codes as an array, if they have the right length."""
-    field, width = "body", n_bytes(n_bits)
-    if isinstance(codes, list):
-        for i, code in enumerate(codes):
-            if len(code) != 2 * width:
-                raise RequestError(422, f"{2 * width} hex digits are needed", f"codes[{i}]")
-        codes = np.frombuffer(bytes.fromhex("".join(codes)), np.uint8).reshape(-1, width)
-        field = "codes"
+def as_codes(codes: NDArray[Any], n_bits: int, kind: str) -> NDArray[np.uint8]:
+    """Return packed codes, if they have the right length."""
+    width = n_bytes(n_bits)
+    if kind == JSON and codes.shape[1] != width:
+        raise RequestError(422, f"{2 * width} hex digits are needed", "codes[0]")
     try:
         return np.ascontiguousarray(packed_codes(codes, n_bits))
     except ValueError as error:
-        raise invalid(error, field) from error
+        raise invalid(error, "codes" if kind == JSON else "body") from error
+
+
+def encode(catalogue: Catalogue, X: NDArray[Any], domain: str) -> NDArray[np.uint8]:
+    """Return the packed codes of features, block by block."""
+    starts = range(0, len(X), _BLOCK_ROWS)
+    return np.concatenate(
+        [catalogue.encode(X[start : start + _BLOCK_ROWS], domain) for start in starts]
+    )
 
 
 def check_count(n: int, most: int, field: str) -> None:

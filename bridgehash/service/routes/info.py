@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from heapq import nsmallest
 from typing import Any
 
 from fastapi import APIRouter
@@ -92,7 +93,9 @@ def _describe(catalogue: Catalogue, writable: bool) -> dict[str, Any]:
                 "n_features": domain.encoder.n_features_in_,
                 "n_items": None if domain.store is None else len(domain.store.index),
                 "n_images": len(domain.images),
-                "tags": [] if domain.store is None else sorted(domain.store.index.tags)[:_MAX_TAGS],
+                "tags": []
+                if domain.store is None
+                else nsmallest(_MAX_TAGS, domain.store.index.tags),
                 "backbone": None if domain.reader is None else domain.reader.name,
             }
             for name, domain in catalogue.domains.items()

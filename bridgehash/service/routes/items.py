@@ -21,7 +21,7 @@ from . import common
 
 
 async def _check_key(request: Request, workers: common.AppWorkers) -> None:
-    check_write_access(request.headers, workers.settings)
+    await check_write_access(request.scope, workers)
 
 
 router = APIRouter(prefix=common.PREFIX, tags=["items"])
@@ -83,6 +83,7 @@ async def show_image(
     if path is None:
         raise RequestError(404, "this item has no image", "id")
     try:
+        common.held_memory(request).reserve(path.stat().st_size)
         data = await workers.run_in_thread(path.read_bytes)
     except OSError as error:
         raise RequestError(404, "the image of this item cannot be read", "id") from error
@@ -140,10 +141,9 @@ async def remove_items(
 ) -> Response:
     """Remove items by id; unknown ids are ignored."""
     _, body = await common.read_body(request, common.JSON)
-    form = await workers.run_in_thread(common.parse_json, body, schemas.RemoveRequest)
+    form = await common.parse_form(request, common.JSON, body, schemas.RemoveRequest)
     common.check_count(len(form.ids), workers.settings.limits.rows, "ids")
-    ids = np.unique(np.array(form.ids, dtype=np.int64))
-    result = await workers.change(catalogue, Remove(ids))
+    result = await workers.change(catalogue, Remove(np.unique(form.ids)))
     return common.json_response({"removed": result.n_removed, "total": len(catalogue.store.index)})
 
 
@@ -170,35 +170,36 @@ async def _insert(
     kinds = (common.JSON, common.NPY) if content else (common.JSON,)
     kind, body = await common.read_body(request, *kinds)
 
-    def parse() -> Add | Upsert:
-        form = common.parse_rows(kind, body, schema, content or "")
-        return change(*_parse_items(workers.settings.limits.rows, catalogue, form))
+    form = await common.parse_form(request, kind, body, schema, content or "")
 
-    result = await workers.change(catalogue, await workers.run_in_thread(parse))
+    def check() -> Add | Upsert:
+        return change(*_parse_items(workers.settings.limits.rows, catalogue, form, kind))
+
+    result = await workers.change(catalogue, await workers.run_in_thread(check))
     counts = {"added": result.n_added, "replaced": result.n_replaced}
     total = len(catalogue.store.index)
     return common.json_response({"ids": result.ids.tolist(), **counts, "total": total})
 
 
-def _parse_items(max_rows: int, catalogue: Catalogue, form: schemas.AddRequest) -> Any:
+def _parse_items(max_rows: int, catalogue: Catalogue, form: schemas.AddRequest, kind: str) -> Any:
     """Return codes, ids and tags of a form, if they match each other."""
     name, rows = common.pick_rows(form, "features", "codes")
     common.check_count(len(rows), max_rows, name)
     if name == "codes":
-        codes = common.as_codes(rows, catalogue.n_bits)
+        codes = common.as_codes(rows, catalogue.n_bits, kind)
     else:
         domain = catalogue.index_domain
         width = catalogue.domains[domain].encoder.n_features_in_
-        codes = catalogue.encode(common.as_features(rows, width), domain)
+        codes = common.encode(catalogue, common.as_features(rows, width, kind), domain)
     for field, values in (("ids", form.ids), ("tags", form.tags)):
         if values is not None and len(values) != len(codes):
             problem = f"{len(values)} for {len(codes)} items; send one per item"
             raise RequestError(422, problem, field)
     if form.ids is None:
         return codes, None, form.tags
-    if len(set(form.ids)) < len(form.ids):
+    if len(np.unique(form.ids)) < len(form.ids):
         raise RequestError(422, "an id appears twice", "ids")
-    return codes, np.array(form.ids, dtype=np.int64), form.tags
+    return codes, form.ids, form.tags
 
 
 def _describe(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
@@ -19,8 +20,8 @@ from . import common
 
 router = APIRouter(prefix=common.PREFIX, tags=["search"], responses=common.BODY_ERRORS)
 
-_THREAD_BYTES = 1 << 16  # larger bodies are parsed in a thread
 _THREAD_HITS = 256  # more hits are written as JSON in a thread
+_HIT_BYTES = 256  # working memory per hit
 _HIT = np.dtype([("id", "<i8"), ("distance", "<i4")])
 _IMAGES = tuple(f"image/{kind.lower()}" for kind in FORMATS)
 
@@ -44,18 +45,20 @@ async def encode(
 ) -> Response:
     """Encode features. With `Accept: application/x-npy` the response is an array of bytes."""
     kind, body = await common.read_body(request, common.JSON, common.NPY)
+    schema = schemas.EncodeRequest
+    form = await common.parse_form(request, kind, body, schema, "features", domain=domain)
 
     def work() -> Response:
-        form = common.parse_rows(kind, body, schemas.EncodeRequest, "features", domain=domain)
-        common.check_count(len(form.features), workers.settings.limits.rows, "features")
+        rows: Any = form.features
+        common.check_count(len(rows), workers.settings.limits.rows, "features")
         name, given = catalogue.domain(form.domain, catalogue.query_domain)
-        codes = catalogue.encode(
-            common.as_features(form.features, given.encoder.n_features_in_), name
-        )
+        X = common.as_features(rows, given.encoder.n_features_in_, kind)
+        codes = common.encode(catalogue, X, name)
         if _accepts_npy(request):
             return common.npy_response(codes)
         info = {"catalogue": catalogue.name, "domain": name, "n_bits": catalogue.n_bits}
-        return common.json_response({**info, "codes": [code.tobytes().hex() for code in codes]})
+        texts = (f'"{code.tobytes().hex()}"' for code in codes)
+        return common.json_list_response(info, "codes", texts)
 
     return await workers.run_in_thread(work)
 
@@ -82,13 +85,11 @@ async def search(
     """
     kind, body = await common.read_body(request, common.JSON, common.NPY)
 
-    def parse() -> SearchQuery:
-        form = common.parse_rows(
-            kind, body, schemas.SearchRequest, content, k=k, domain=domain, tag=tag
-        )
-        return _parse_query(workers.settings.limits, catalogue, form)
-
-    query = parse() if len(body) < _THREAD_BYTES else await workers.run_in_thread(parse)
+    parameters = {"k": k, "domain": domain, "tag": tag}
+    schema = schemas.SearchRequest
+    form = await common.parse_form(request, kind, body, schema, content, **parameters)
+    check = partial(_parse_query, workers.settings.limits, catalogue, form, kind)
+    query = await common.run(workers, body, check)
     return await _respond(request, workers, catalogue, query)
 
 
@@ -112,23 +113,25 @@ async def search_image(
         raise RequestError(404, "no backbone: start the service with --backbone", "image")
     _check_k(workers.settings.limits, 1, k)
     _, body = await common.read_body(request, *_IMAGES)
-    X = await workers.run_in_thread(reader.features, body, images=True)
+    reserve = common.held_memory(request).reserve
+    pixels = await workers.sandbox.decode(body, reader.name, reserve)
+    X = await workers.run_in_thread(reader.features, pixels)
     return await _respond(request, workers, catalogue, SearchQuery("features", X, domain, k, tag))
 
 
-def _parse_query(limits: Limits, catalogue: Catalogue, form: schemas.SearchRequest) -> SearchQuery:
-    kind, rows = common.pick_rows(form, "features", "codes", "ids")
-    common.check_count(len(rows), limits.queries, kind)
+def _parse_query(
+    limits: Limits, catalogue: Catalogue, form: schemas.SearchRequest, kind: str
+) -> SearchQuery:
+    content, rows = common.pick_rows(form, "features", "codes", "ids")
+    common.check_count(len(rows), limits.queries, content)
     _check_k(limits, len(rows), form.k)
-    default = catalogue.index_domain if kind == "ids" else catalogue.query_domain
+    default = catalogue.index_domain if content == "ids" else catalogue.query_domain
     name, domain = catalogue.domain(form.domain, default)
-    if kind == "ids":
-        rows = np.array(rows, dtype=np.int64)
-    elif kind == "codes":
-        rows = common.as_codes(rows, catalogue.n_bits)
-    else:
-        rows = common.as_features(rows, domain.encoder.n_features_in_)
-    return SearchQuery(kind, rows, name, form.k, form.tag)
+    if content == "codes":
+        rows = common.as_codes(rows, catalogue.n_bits, kind)
+    elif content == "features":
+        rows = common.as_features(rows, domain.encoder.n_features_in_, kind)
+    return SearchQuery(content, rows, name, form.k, form.tag)
 
 
 def _check_k(limits: Limits, n_queries: int, k: int) -> None:
@@ -144,29 +147,47 @@ def _accepts_npy(request: Request) -> bool:
 async def _respond(
     request: Request, workers: Workers, catalogue: Catalogue, query: SearchQuery
 ) -> Response:
+    n_hits = len(query.rows) * query.k
+    if n_hits >= _THREAD_HITS:
+        common.held_memory(request).reserve(n_hits * _HIT_BYTES)
     result = await workers.search(catalogue, query)
     if _accepts_npy(request):
         array = np.empty(result.ids.shape, _HIT)
         array["id"], array["distance"] = result.ids, result.distances
         return common.npy_response(array)
     write = partial(_describe, catalogue, query, result)
-    return write() if result.ids.size < _THREAD_HITS else await workers.run_in_thread(write)
+    if n_hits < _THREAD_HITS:
+        return write()
+    return await workers.run_in_thread(write, long=True)
 
 
 def _describe(catalogue: Catalogue, query: SearchQuery, result: SearchResult) -> Response:
-    domain, digits = catalogue.index_domain, 2 * result.queries.shape[1]
-    codes, queries = result.codes.tobytes().hex(), result.queries.tobytes().hex()
-    results, at = [], 0
-    rows = zip(result.ids.tolist(), result.distances.tolist(), result.tags.tolist(), strict=True)
-    for i, row in enumerate(rows):
-        hits = []
-        for item, distance, tag in zip(*row, strict=True):
-            code = codes[at : at + digits]
-            at += digits
-            if item >= 0:
-                image = common.image_url(catalogue, domain, item)
-                hit = {"id": item, "distance": distance, "tag": tag, "code": code, "image": image}
-                hits.append(hit)
-        results.append({"code": queries[i * digits : (i + 1) * digits], "hits": hits})
     info = {"catalogue": catalogue.name, "domain": query.domain, "n_bits": catalogue.n_bits}
-    return common.json_response({**info, "results": results})
+    tags: dict[str, str] = {}  # many hits share a tag
+    results = (_describe_query(catalogue, result, i, tags) for i in range(len(result.ids)))
+    return common.json_list_response(info, "results", results)
+
+
+def _describe_query(
+    catalogue: Catalogue, result: SearchResult, i: int, known_tags: dict[str, str]
+) -> str:
+    """Return the JSON of one query and its hits.
+
+    Written by hand: a dictionary per hit takes five times as long, and delays other requests.
+    """
+    domain, codes = catalogue.index_domain, result.codes[i].tobytes().hex()
+    digits, hits = 2 * result.queries.shape[1], []
+    columns = (result.ids[i].tolist(), result.distances[i].tolist(), result.tags[i].tolist())
+    for j, (item, distance, tag) in enumerate(zip(*columns, strict=True)):
+        if item < 0:
+            break  # fewer than k items
+        if tag not in known_tags:
+            known_tags[tag] = json.dumps(tag)
+        url = common.image_url(catalogue, domain, item)  # needs no escapes
+        image = "null" if url is None else f'"{url}"'
+        code = codes[j * digits : (j + 1) * digits]
+        hits.append(
+            f'{{"id":{item},"distance":{distance},"tag":{known_tags[tag]},"code":"{code}",'
+            f'"image":{image}}}'
+        )
+    return f'{{"code":"{result.queries[i].tobytes().hex()}","hits":[{",".join(hits)}]}}'
