@@ -120,13 +120,12 @@ class Catalogue:
         """Answer several requests, with one pass over the codes per tag."""
         results: list[SearchResult | Exception] = []
         batches: dict[str | None, list[tuple[int, NDArray[np.uint8]]]] = {}
-        for i, query in enumerate(queries):
-            try:
-                codes = self._as_codes(query)
-                batches.setdefault(query.tag, []).append((i, codes))
+        for i, codes in enumerate(self._codes_of(queries)):
+            if isinstance(codes, Exception):
+                results.append(codes)
+            else:
+                batches.setdefault(queries[i].tag, []).append((i, codes))
                 results.append(RuntimeError("not searched"))
-            except Exception as error:
-                results.append(error)
         index = self.store.index.snapshot()
         for tag, batch in batches.items():
             k = max(queries[i].k for i, _ in batch)
@@ -149,6 +148,27 @@ class Catalogue:
             _as_request_error(result) if isinstance(result, BridgehashError) else result
             for result in self.store.change(changes)
         ]
+
+    def _codes_of(self, queries: Sequence[SearchQuery]) -> list[NDArray[np.uint8] | Exception]:
+        """Return the codes of several requests, or their errors; features are encoded together."""
+        codes: list[NDArray[np.uint8] | Exception] = [RuntimeError("no codes")] * len(queries)
+        groups: dict[tuple[object, ...], list[int]] = {}
+        for i, query in enumerate(queries):
+            alike = query.kind == "features" and (query.domain, query.rows.dtype)
+            groups.setdefault((alike or i,), []).append(i)
+        for group in groups.values():
+            rows = [queries[i].rows for i in group]
+            try:
+                together = self._as_codes(queries[group[0]]._replace(rows=np.concatenate(rows)))
+                ends = np.cumsum([len(each) for each in rows])
+                parts: Sequence[Any] = np.split(together, ends[:-1])
+            except Exception as error:  # of one of them: the others are encoded alone
+                parts = (
+                    [error] if len(group) == 1 else [self._codes_of([queries[i]])[0] for i in group]
+                )
+            for i, part in zip(group, parts, strict=True):
+                codes[i] = part
+        return codes
 
     def _as_codes(self, query: SearchQuery) -> NDArray[np.uint8]:
         if query.kind == "features":

@@ -30,7 +30,7 @@ from .settings import is_loopback
 
 _RESERVED_FILES = 256  # for indexes, images, pipes and the like
 _BACKLOG = 4_096  # connections that the system holds until they are accepted
-_MAX_ACCEPTED = 3  # connections per turn of the event loop
+_MAX_ACCEPTED = 2  # connections per turn of the event loop
 _KEEP_ALIVE_SECONDS = 30
 _MAX_HEAD_BYTES = 32 << 10
 _HEAD_SECONDS = 10.0
@@ -45,7 +45,7 @@ _WAKE_BYTES = 16 << 10  # of a body, that are handed to the application together
 _MAX_TRAILERS = 64
 _MIN_CHUNK = 32  # bytes per chunk of a body, on average
 _FREE_CHUNKS = 1_000
-_COLLECT_AFTER = (10_000, 20, 100)  # a full collection visits every connection, so it is rare
+_COLLECT_AFTER = (2_000, 5, 200)  # a full collection visits every connection, so it is rare
 _SWITCH_SECONDS = 0.001  # how long a computing thread may delay the event loop
 
 
@@ -184,7 +184,8 @@ class _Transport:
     """A transport that tells the protocol when uvicorn wants to close it or to read on."""
 
     def __init__(self, transport: asyncio.Transport, protocol: _Protocol) -> None:
-        self._transport, self._protocol = transport, protocol
+        self._transport = transport
+        self._protocol: _Protocol | None = protocol
         self.get_extra_info = transport.get_extra_info
         self.pause_reading = transport.pause_reading
 
@@ -193,13 +194,19 @@ class _Transport:
             self._transport.write(data)
 
     def close(self) -> None:
-        self._protocol.linger()
+        if self._protocol is not None:
+            self._protocol.linger()
 
     def is_closing(self) -> bool:
-        return self._protocol.lingering or self._transport.is_closing()
+        return self._protocol is None or self._protocol.lingering or self._transport.is_closing()
 
     def resume_reading(self) -> None:
-        self._protocol.read_on()
+        if self._protocol is not None:
+            self._protocol.read_on()
+
+    def detach(self) -> None:
+        """Forget the protocol of a closed connection, so that both are freed without the GC."""
+        self._protocol = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -214,6 +221,7 @@ class _Protocol(HttpToolsProtocol):
     answered = False  # at least one request
     lingering = False
     _raw: asyncio.Transport
+    _wrapper: _Transport
     _head_bytes = 0
     _in_head = True
     _n_trailers = 0
@@ -228,7 +236,8 @@ class _Protocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         self._raw = transport
         transport.set_write_buffer_limits(high=_MAX_UNSENT)
-        super().connection_made(_Transport(transport, self))  # type: ignore[arg-type]
+        self._wrapper = _Transport(transport, self)
+        super().connection_made(self._wrapper)  # type: ignore[arg-type]
         self.address = address_group(self.client[0] if self.client else "")
         if self.all_connections.add(self):
             self.all_connections.set_waiting(self, True)
@@ -238,10 +247,14 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lingering, self._held = True, memoryview(b"")
+        never_started = self._deferred is not None
         self._end_head()
         self._end_write_timer()
         self.all_connections.remove(self)
         super().connection_lost(exc)
+        self._wrapper.detach()
+        if never_started:
+            self.cycle = None  # type: ignore[assignment]  # it refers to this connection
 
     def data_received(self, data: bytes) -> None:
         if self.lingering:

@@ -32,8 +32,8 @@ class Limits:
     page: int = 200  # items per page
     seconds: float = 30.0
     queue: int = 1_000  # waiting searches per catalogue, and waiting changes
-    connections: int = 2_000
-    requests: int = 1_000  # that are received and not answered yet
+    connections: int = 1_000
+    requests: int = 750  # that are received and not answered yet
     decoders: int = 2  # child processes that parse large JSON bodies and decode images
     request_bytes: int = 512 << 20  # bodies, arrays and unsent answers of all requests
     memory_bytes: int = 0  # of the service with its child processes; see `memory.plan`

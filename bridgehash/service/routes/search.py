@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from functools import partial
+from time import sleep
 from typing import Annotated, Any
 
 import numpy as np
@@ -20,6 +22,8 @@ from . import common
 
 router = APIRouter(prefix=common.PREFIX, tags=["search"], responses=common.BODY_ERRORS)
 
+_QUERIES_PER_PAUSE = 2  # of a long search
+_PAUSE_SECONDS = 0.0005
 _THREAD_HITS = 256  # more hits are written as JSON in a thread
 _HIT_BYTES = 256  # working memory per hit
 _HIT = np.dtype([("id", "<i8"), ("distance", "<i4")])
@@ -155,17 +159,27 @@ async def _respond(
         array = np.empty(result.ids.shape, _HIT)
         array["id"], array["distance"] = result.ids, result.distances
         return common.npy_response(array)
-    write = partial(_describe, catalogue, query, result)
     if n_hits < _THREAD_HITS:
-        return write()
+        return _describe(catalogue, query, result)
+    write = partial(_describe, catalogue, query, result, pauses=True)
     return await workers.run_in_thread(write, long=True)
 
 
-def _describe(catalogue: Catalogue, query: SearchQuery, result: SearchResult) -> Response:
+def _describe(
+    catalogue: Catalogue, query: SearchQuery, result: SearchResult, *, pauses: bool = False
+) -> Response:
     info = {"catalogue": catalogue.name, "domain": query.domain, "n_bits": catalogue.n_bits}
     tags: dict[str, str] = {}  # many hits share a tag
     results = (_describe_query(catalogue, result, i, tags) for i in range(len(result.ids)))
-    return common.json_list_response(info, "results", results)
+    return common.json_list_response(info, "results", _with_pauses(results) if pauses else results)
+
+
+def _with_pauses(results: Iterator[str]) -> Iterator[str]:
+    """Yield the results of a long search with pauses, in which other threads get the GIL."""
+    for i, result in enumerate(results, 1):
+        if i % _QUERIES_PER_PAUSE == 0:
+            sleep(_PAUSE_SECONDS)
+        yield result
 
 
 def _describe_query(
