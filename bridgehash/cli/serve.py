@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from bridgehash._core.errors import InputError
-from bridgehash._core.validation import Size
 from bridgehash.cli import options as opt
 from bridgehash.cli.console import counted, note
 
@@ -126,6 +125,8 @@ def serve(
 def _size(memory_limit: str | None) -> int | None:
     if memory_limit is None:
         return None
+    from bridgehash._core.validation import Size
+
     rule = Size()
     if not rule.admits(memory_limit):
         raise InputError(f"{memory_limit!r} is not allowed; use {rule}", "--memory-limit")

@@ -12,7 +12,7 @@ import pytest
 
 from bridgehash import load
 from bridgehash.cli import io
-from bridgehash.index import HammingIndex
+from bridgehash.index import HammingIndex, IndexStore
 
 Run = Callable[..., Any]
 Refused = Callable[[str], str]
@@ -39,6 +39,25 @@ def test_a_search_is_that_of_the_library(built: Run) -> None:
     distances, ids = expected(3)
     assert [record["ids"] for record in found] == ids.tolist()
     assert [record["distances"] for record in found] == distances.tolist()
+
+
+def test_an_index_that_is_being_changed_is_refused(built: Run, monkeypatch: Any) -> None:
+    monkeypatch.setattr("bridgehash.cli.index._WAIT", 0.0)
+    np.save("ids.npy", np.arange(3))
+    lines = (
+        "index add new.bhi source.npy --model model.bh --domain source",
+        "index upsert new.bhi source.npy --model model.bh --domain source --ids ids.npy",
+        "index remove new.bhi --ids ids.npy",
+        BUILD + " --replace",
+    )
+    with IndexStore.open("new.bhi") as store:
+        store.add(np.zeros((1, 2), np.uint8))
+        for line in lines:
+            ended = built(line)
+            assert ended.code == 2
+            assert "new.bhi: in use by another process" in ended.err
+        assert "61" in built("index info new.bhi").out
+    assert len(HammingIndex.load("new.bhi")) == 61
 
 
 def test_the_terminal_shows_the_first_queries(built: Run) -> None:

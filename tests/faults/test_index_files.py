@@ -32,7 +32,7 @@ def brute_force(index: HammingIndex, query: np.ndarray, k: int) -> list[tuple[in
 
 
 @pytest.mark.parametrize("memory_map", [False, True])
-@pytest.mark.parametrize("n", [400, pytest.param(20_000, marks=ALL)])
+@pytest.mark.parametrize("n", [150, pytest.param(20_000, marks=ALL)])
 def test_a_flipped_bit_in_an_index_file_is_always_noticed(tmp_path, memory_map, n, record_property):
     rng = np.random.default_rng(0)
     path = tmp_path / "a.bhi"
@@ -61,7 +61,7 @@ def test_a_cut_index_file_is_refused_at_every_length(tmp_path):
         HammingIndex.load(path)
 
 
-@pytest.mark.parametrize("n", [400, pytest.param(10_000, marks=ALL)])
+@pytest.mark.parametrize("n", [150, pytest.param(10_000, marks=ALL)])
 def test_a_crafted_index_is_refused_or_searched_rightly(tmp_path, n, record_property):
     """The checksum is right, so only the contents can give it away."""
     rng = np.random.default_rng(1)
@@ -95,7 +95,7 @@ def test_a_crafted_index_is_refused_or_searched_rightly(tmp_path, n, record_prop
     assert counts["right"] > 0
 
 
-@pytest.mark.parametrize("n", [300, pytest.param(10_000, marks=ALL)])
+@pytest.mark.parametrize("n", [150, pytest.param(10_000, marks=ALL)])
 def test_a_damaged_journal_loses_what_is_hit_and_names_it(tmp_path, n, record_property):
     rng = np.random.default_rng(2)
     path, journal = tmp_path / "a.bhi", tmp_path / "a.bhi.journal"

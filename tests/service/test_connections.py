@@ -193,14 +193,21 @@ def large_search() -> bytes:
     return SEARCH + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_its_answer_is_cut_off(folder):
     with changed(folder, "server._WRITE_SECONDS = 0.5") as served, connect(served) as raw:
         raw.sendall(large_search() * 8)  # more than the system holds for a client
         wait_until(lambda: metric(served, "bridgehash_request_bytes") > 1 << 20)
-        wait_until(lambda: metric(served, "bridgehash_request_bytes") == 0)
+        quiet = []  # answers of the pipeline follow each other, with nothing held in between
+        for _ in range(10_000):
+            quiet.append(metric(served, "bridgehash_request_bytes"))
+            if len(quiet) > 50 and not any(quiet[-50:]):
+                break
+            time.sleep(0.02)
         assert read_all(raw).count(b"HTTP/1.1 200 ") < 8
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_slowly_but_steadily_gets_its_answer(folder):
     with changed(folder, "server._WRITE_SECONDS = 5") as served, connect(served) as raw:
         raw.sendall(large_search())
@@ -219,6 +226,7 @@ sandbox._start = lambda: subprocess.Popen(line, **pipes)
 """
 
 
+@pytest.mark.slow
 def test_a_stop_waits_neither_for_an_image_nor_for_a_client(folder):
     with changed(folder, STUCK) as served, ExitStack() as stack:
         unread, image, slow = (stack.enter_context(connect(served)) for _ in range(3))

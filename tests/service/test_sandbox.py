@@ -77,6 +77,7 @@ def test_errors_are_the_same(sandbox):
         assert errors[0] == errors[1]
 
 
+@pytest.mark.slow
 def test_a_child_process_that_is_killed_is_replaced(sandbox):
     parsed(sandbox, b'{"ids":[1]}')
     (child,) = sandbox._idle
@@ -112,6 +113,7 @@ def with_hostile_jobs(monkeypatch, cpu_seconds: int) -> None:
     monkeypatch.setattr(module.subprocess, "Popen", popen)
 
 
+@pytest.mark.slow
 def test_a_job_that_uses_too_much_cpu_time_gets_422(sandbox, monkeypatch):
     with_hostile_jobs(monkeypatch, cpu_seconds=0)
     with pytest.raises(RequestError, match="takes longer") as caught:

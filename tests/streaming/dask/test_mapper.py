@@ -83,6 +83,7 @@ def test_killed_workers_lose_nothing(client: Any, kill: Callable[[int], None], n
     assert list(mapper(tasks.plus, numbers(4), (shared,))) == [7, 8, 9, 10]
 
 
+@pytest.mark.slow
 def test_a_task_that_kills_its_workers_is_named() -> None:
     settings = {"n_workers": 3, "threads_per_worker": 1, **LOOPBACK}
     with (
