@@ -6,9 +6,9 @@ of text (a `LineFile`). One process at a time may write.
 A journal begins with the number of the last acknowledged record. After it come frames: a mark,
 length, owner, number and two checksums, then the record. The first frame (number 0) is the header;
 the owner of a record is a digest of that header, so that a record is never taken for one of another
-file. Damage is therefore found, and limited to the records it hits: readers look for the next mark
-and go on there. A kill or a full disk leaves at most a torn end. It was never acknowledged, so it
-is dropped without a word; an acknowledged record that cannot be read is reported as missing.
+file. Damage is therefore found, and limited to the records it hits: readers continue at the next
+mark. A kill or a full disk leaves at most a torn end. It was never acknowledged, so it is dropped
+silently; an acknowledged record that cannot be read is reported as missing.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class JournalContent(NamedTuple):
         return [number for number in range(1, last + 1) if number not in numbers]
 
     def belongs_to(self, header: bytes) -> bool:
-        """Return whether nothing speaks against this being the journal of a header."""
+        """Return whether this is the journal of a header, or an empty one."""
         owners = {frame.owner for frame in self.frames}
         if self.header == header or _owner(header) in owners:
             return True
@@ -109,7 +109,7 @@ def _frame(owner: int, number: int, record: bytes) -> bytes:
 
 
 def _frames(data: bytes) -> Iterator[Frame]:
-    """Yield all intact frames; after damage, go on at the next mark."""
+    """Yield all intact frames; after damage, continue at the next mark."""
     at = min(_SLOT.size, len(data))
     while 0 <= at <= len(data) - _FRAME.size:
         mark, length, owner, number, of_record, of_head = _FRAME.unpack_from(data, at)

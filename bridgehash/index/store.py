@@ -238,8 +238,13 @@ class IndexStore:
         if self._broken:
             raise JournalError(self._broken)
         if not self._journal.is_there():
-            log.warning("%s was deleted while in use", self._journal.path.name)
-            self._write()
+            name = self._journal.path.name
+            log.warning("%s was deleted while in use", name)
+            try:
+                self._write()
+            except OSError as error:
+                reason = f"{name}: was deleted, and {self.path.name} cannot be written"
+                raise JournalError(f"{reason} ({error.strerror}); nothing was changed") from error
             self._journal.close()
             self._journal = Journal.open(self._journal.path, self._header())
         return self._journal
