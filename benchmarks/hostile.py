@@ -460,7 +460,7 @@ async def good_clients(server: Server, n: int, seconds: float) -> Outcome:
             connection[1].close()
 
     async def health() -> None:
-        while (started := time.monotonic()) < deadline:
+        while (started := time.monotonic()) < deadline or not outcome.health:
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
                 writer.write(head("/health", method="GET"))
