@@ -21,7 +21,7 @@ from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from bridgehash.codes import pack
-from tests.servers import postgres_server
+from tests.servers import Proxy, postgres_server, proxy_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -60,6 +60,14 @@ def postgres_url(testrun_uid: str) -> Iterator[str]:
     """A real PostgreSQL server with pgvector, one for all workers."""
     with postgres_server(testrun_uid) as url:
         yield url
+
+
+@pytest.fixture
+def proxy(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """A proxy in front of PostgreSQL that can cut connections."""
+    between, _ = proxy_of(postgres_url, tmp_path_factory.mktemp("s"))
+    yield between
+    between.close()
 
 
 @pytest.fixture(scope="session")

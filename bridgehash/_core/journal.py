@@ -176,7 +176,7 @@ class AppendedFile:
         return self.broken or f"{self.path.name}: cannot be written; free some space on the disk"
 
     def is_there(self) -> bool:
-        """Return whether the file is still at its path: nobody has moved or deleted it."""
+        """Return whether the file is still at its path, not moved or deleted."""
         try:
             return os.path.samestat(os.fstat(self._descriptor), os.stat(self.path))
         except FileNotFoundError:

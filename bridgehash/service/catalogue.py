@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.errors import BridgehashError, IdExistsError, InputError, JournalError
-from ..codes import n_bytes, pack
+from ..codes import n_bytes
 from ..index import HammingIndex, IndexStore
 from ..index.batch import Ids
 from ..index.changes import Add, ChangeResult, Remove, Upsert
@@ -107,14 +107,11 @@ class Catalogue:
 
     def encode(self, X: NDArray[Any], domain: str) -> NDArray[np.uint8]:
         """Return the packed codes of features."""
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):  # a sum of large values may overflow; that is no error
             try:
-                H = self.domains[domain].encoder.decision_function(X)
+                return self.domains[domain].encoder.encode(X)
             except ValueError as error:
                 raise invalid(error, "features") from error
-        if not np.isfinite(H).all():
-            raise RequestError(422, "values are too large to encode; scale them down", "features")
-        return pack(H)
 
     def search(self, queries: Sequence[SearchQuery]) -> list[SearchResult | Exception]:
         """Answer several requests, with one pass over the codes per tag."""

@@ -25,7 +25,7 @@ import pytest
 
 from bridgehash._core.errors import EngineError
 from bridgehash.index.servers import base, build_index, create_index, open_index
-from tests.servers import Proxy, proxy_of
+from tests.servers import Proxy
 
 psycopg = pytest.importorskip("psycopg", reason="no driver: pip install 'bridgehash[postgres]'")
 
@@ -50,13 +50,6 @@ def name(postgres_url: str) -> Iterator[str]:
     yield table
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(f"DROP TABLE IF EXISTS {table}")
-
-
-@pytest.fixture
-def proxy(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    between, _ = proxy_of(postgres_url, tmp_path_factory.mktemp("s"))
-    yield between
-    between.close()
 
 
 @pytest.fixture

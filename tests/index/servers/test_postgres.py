@@ -22,7 +22,7 @@ from tests.index.servers.cases import (
     check_same_answers,
     random_codes,
 )
-from tests.servers import Proxy, proxy_of
+from tests.servers import Proxy
 
 psycopg = pytest.importorskip("psycopg", reason="no driver: pip install 'bridgehash[postgres]'")
 from bridgehash.index.servers import postgres as postgres_tables  # noqa: E402
@@ -58,13 +58,6 @@ def make(postgres_url: str, name: str) -> Iterator[Make]:
     yield create
     for index in made:
         index.close()
-
-
-@pytest.fixture
-def proxy(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    between, _ = proxy_of(postgres_url, tmp_path_factory.mktemp("s"))
-    yield between
-    between.close()
 
 
 @pytest.fixture
