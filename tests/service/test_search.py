@@ -13,6 +13,8 @@ from PIL import Image
 from bridgehash import load
 from bridgehash.features.backbones import ExtractSettings, find_backbone
 from bridgehash.index import HammingIndex
+from bridgehash.service.catalogue import SearchQuery
+from bridgehash.service.errors import RequestError
 from bridgehash.service.routes.common import NPY
 from tests.service.local import LocalClient
 
@@ -178,3 +180,17 @@ def test_a_decompression_bomb_is_rejected_by_its_header(serve, monkeypatch):
 def test_without_a_backbone_images_are_rejected(client):
     response = client.post("/v1/catalogues/photos/search/image", content=image(), headers=PNG)
     assert (response.status_code, response.json()["field"]) == (404, "image")
+
+
+def test_a_request_that_cannot_be_encoded_does_not_fail_others_of_its_batch(client):
+    """Features of waiting requests are encoded together; one of them overflows."""
+    catalogue = client.workers.catalogues["photos"]
+    width = catalogue.domains["target"].encoder.n_features_in_
+    good = SearchQuery("features", np.ones((2, width)), "target", 3)
+    bad = good._replace(rows=np.full((1, width), np.nan))
+    (alone,) = catalogue.search([good])
+    first, failed, last = catalogue.search([good, bad, good])
+    assert isinstance(failed, RequestError)
+    for result in (first, last):
+        np.testing.assert_array_equal(result.ids, alone.ids)
+        np.testing.assert_array_equal(result.queries, alone.queries)
