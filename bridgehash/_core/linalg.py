@@ -143,18 +143,24 @@ def leading(C: Array, k: int) -> tuple[Array, Array]:
     return like(values[keep], C), like(vectors[:, keep], C)
 
 
-def sample_by_norm(X: Any, n: int) -> Array:
-    """Return n rows spread evenly over the norms, so the order of the rows does not matter.
+def rows_by_norm(X: Any, n: int) -> NDArray[np.intp]:
+    """Return the numbers of n rows spread evenly over the norms, or of all rows, by norm.
 
-    Norms are compared in float64, so float32 and float64 rows give the same sample.
+    The order of the rows does not matter. Norms are compared in float64, so float32 and float64
+    rows give the same sample.
     """
     squares = (
         [row_squares(as_double(X[part, :])) for part in row_parts(X)] if in_memory(X) else None
     )
     norms = X.row_squares() if squares is None else np.concatenate([*map(to_numpy, squares)])
     order = np.argsort(norms, kind="stable")
-    places = order[np.linspace(0, len(order) - 1, min(n, len(order))).round().astype(int)]
-    return take_rows(X, places) if in_memory(X) else X.take(places)
+    return order[np.linspace(0, len(order) - 1, min(n, len(order))).round().astype(int)]
+
+
+def sample_by_norm(X: Any, n: int) -> Array:
+    """Return n rows spread evenly over the norms."""
+    numbers = rows_by_norm(X, n)
+    return take_rows(X, numbers) if in_memory(X) else X.take(numbers)
 
 
 def project_sample(domains: Sequence[tuple[Any, Array]], n: int) -> Array:

@@ -16,11 +16,11 @@ from sklearn.base import BaseEstimator
 
 from .._core.arrays import array_namespace
 from .._core.errors import InputError
-from .._core.linalg import Array
-from .._core.validation import OneOf, Range, Rules
+from .._core.linalg import Array, unit_rows
+from .._core.validation import Flag, OneOf, Range, Rules
 from ..models.base import TrainingData
 from ..models.contents import Contents, Given
-from ..neighbors.graphs import Graph, SparseGraph, from_rows, label_graph
+from ..neighbors.graphs import Graph, SparseGraph, from_rows, label_graph, row_shares
 from ..neighbors.search import N_PROBE, NProbe, find_neighbors
 from .steps import graph_gamma, graph_step, simplex_projection
 
@@ -37,15 +37,24 @@ class AdaptiveBipartite(BaseEstimator):
     gamma : "row" or "mean", default="row"
         One γ_i per row (Eq. 28), or their mean for all rows (Eq. 29). With the mean a row may have
         fewer than η targets; it never has more.
+    metric : "euclidean" or "cosine", default="euclidean"
+        Distance between projections. "cosine" compares them at unit norm, because rows of one
+        domain may have longer projections than rows of the other.
+    both_ways : bool, default=False
+        False: each source row chooses targets, as in the paper. True: each target row also chooses
+        η sources, so that no target is left out; the sum is scaled to one unit per source row.
     n_probe : int, "auto" or None, default="auto"
         None compares all pairs of rows. A number searches this many cells of an inverted file.
         "auto" compares all pairs up to 2.5e9 of them, and otherwise chooses a number of cells that
         finds 90 % of the nearest targets.
     """
 
+    for_any_rows = True
     _rules: ClassVar[Rules] = {
         "n_neighbors": Range(1, kind=Integral),
         "gamma": OneOf(("row", "mean")),
+        "metric": OneOf(("euclidean", "cosine")),
+        "both_ways": Flag(),
         "n_probe": N_PROBE,
     }
 
@@ -53,10 +62,14 @@ class AdaptiveBipartite(BaseEstimator):
         self,
         n_neighbors: int = 10,
         gamma: Literal["row", "mean"] = "row",
+        metric: Literal["euclidean", "cosine"] = "euclidean",
+        both_ways: bool = False,
         n_probe: NProbe = "auto",
     ) -> None:
         self.n_neighbors = n_neighbors
         self.gamma = gamma
+        self.metric = metric
+        self.both_ways = both_ways
         self.n_probe = n_probe
 
     def rule(self, data: TrainingData) -> Rule:
@@ -64,6 +77,18 @@ class AdaptiveBipartite(BaseEstimator):
         return self._learn
 
     def _learn(self, H_s: Array, H_t: Array) -> Graph:
+        if self.metric == "cosine":
+            H_s, H_t = unit_rows(H_s), unit_rows(H_t)
+        W, penalty = self._choices(H_s, H_t)
+        if self.both_ways:
+            W = row_shares(W, self._choices(H_t, H_s)[0])
+        if self.both_ways or self.metric != "euclidean":
+            penalty = 0.0  # W is not the minimiser of Eq. 6, so its γ has no place in the objective
+        ones = array_namespace(H_s).ones_like(H_s[:, 0])
+        return SparseGraph(W, degrees=ones, penalty=penalty)
+
+    def _choices(self, H_s: Array, H_t: Array) -> tuple[Any, float]:
+        """Return the weights of the nearest targets of each source row, and Σ γ_i ‖w_i‖² / λ."""
         xp, n_t = array_namespace(H_t), H_t.shape[0]
         eta = min(self.n_neighbors, n_t - 1)
         F, columns = find_neighbors(H_s, H_t, eta + 1, self.n_probe)
@@ -75,9 +100,8 @@ class AdaptiveBipartite(BaseEstimator):
             weights = simplex_projection(-beyond / width[:, None])
         else:
             weights = graph_step(F)
-        W = from_rows(weights, columns[:, :eta], n_t)
         penalty = float(xp.sum(gamma * xp.sum(weights**2, axis=1)))
-        return SparseGraph(W, degrees=xp.ones_like(F[:, 0]), penalty=penalty)
+        return from_rows(weights, columns[:, :eta], n_t), penalty
 
 
 class LabelBipartite(BaseEstimator):

@@ -38,7 +38,8 @@ class ATHParameters(TypedDict, total=False):
     alpha_target: float
     beta_source: float
     beta_target: float
-    lam: float
+    lam: float | Literal["auto"]
+    decorrelation: float
     ridge: float
     ridge_towards: Literal["start"] | None
     unit_rows: bool
@@ -79,9 +80,13 @@ class ATH(BaseTransferHasher):
         Weight of the quantisation error T1.
     beta_source, beta_target : float, default=1e-3, 1e-1
         Weight of the structure term T3.
-    lam : float, default=0.2
-        Weight of the bridge term T2.
-    ridge : float, default=1.5
+    lam : float or "auto", default="auto"
+        Weight of the bridge term T2. "auto" chooses it without labels by cycle consistency,
+        on a part of the rows; see `bridgehash.ath.selection`. It is 0.7 if a graph is given.
+    decorrelation : float, default=0.15
+        How far projections are whitened before the B-step takes their signs: 0 is the step of the
+        paper, 0.5 is full whitening. Without it many bits repeat each other.
+    ridge : float, default=5.0
         Added to the diagonal of Φ; features are scaled to a root-mean-square row norm of one.
     ridge_towards : None or "start", default=None
         What the ridge pulls the projections towards: zero, or the first projections.
@@ -109,6 +114,8 @@ class ATH(BaseTransferHasher):
         The two hash functions.
     bipartite_graph_ : Graph
         W_st over the training rows, an operator with `@`, `.T` and `.degrees`. Not saved.
+    lam_ : float
+        The weight of T2 that was used.
     agreement_ : float or None
         Agreement of independent searches, for a start that searches: 1 is full agreement. Near 0
         the bridge is no better than chance, and `fit` warns with `BridgeWarning`.
@@ -140,7 +147,8 @@ class ATH(BaseTransferHasher):
         "alpha_target": Range(0),
         "beta_source": Range(0),
         "beta_target": Range(0),
-        "lam": Range(0),
+        "lam": OneOf(("auto",), number=Range(0)),
+        "decorrelation": Range(0, 0.5),
         "ridge": Range(0, above=True),
         "ridge_towards": OneOf((None, "start")),
         "unit_rows": Flag(),
@@ -152,6 +160,7 @@ class ATH(BaseTransferHasher):
         "tol": Range(0),
     }
     _contents: ClassVar[Contents] = BaseTransferHasher._contents | {
+        "lam_": Number(Range(0)),
         "agreement_": Maybe(Number(Range(-np.inf))),
         "converged_": Number(Flag()),
     }
@@ -171,8 +180,9 @@ class ATH(BaseTransferHasher):
         alpha_target: float = 1.0,
         beta_source: float = 1e-3,
         beta_target: float = 1e-1,
-        lam: float = 0.2,
-        ridge: float = 1.5,
+        lam: float | Literal["auto"] = "auto",
+        decorrelation: float = 0.15,
+        ridge: float = 5.0,
         ridge_towards: Literal["start"] | None = None,
         unit_rows: bool = True,
         center: Literal["domain", "joint"] = "domain",
@@ -196,6 +206,7 @@ class ATH(BaseTransferHasher):
         self.beta_source = beta_source
         self.beta_target = beta_target
         self.lam = lam
+        self.decorrelation = decorrelation
         self.ridge = ridge
         self.ridge_towards = ridge_towards
         self.unit_rows = unit_rows
@@ -294,6 +305,7 @@ class ATH(BaseTransferHasher):
         result = learn(self, data, options)
         self.source_encoder_, self.target_encoder_ = result.encoders
         self.bipartite_graph_: Graph = result.graph
+        self.lam_ = result.lam
         self.agreement_ = result.agreement
         self.objective_ = result.objective
         self.n_iter_ = len(result.objective)

@@ -1,7 +1,7 @@
 """One fit of ATH, from validated data to two encoders.
 
-`learn` is the whole story: complete labels, map the target, standardise features, build graphs,
-begin, run Algorithm 1, return encoders. Each step is one function below, in this order.
+`learn` is the whole story: complete labels, map the target, standardise features, begin, build
+graphs, run Algorithm 1, return encoders. Each step is one function below, in this order.
 """
 
 from __future__ import annotations
@@ -18,9 +18,17 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_random_state
 
-from .._core.arrays import array_namespace, column_means, empty_on, like
+from .._core.arrays import array_namespace, column_means, empty_on, like, take_rows
 from .._core.errors import InputError
-from .._core.linalg import Array, mean_square, row_space
+from .._core.linalg import (
+    Array,
+    in_memory,
+    mean_square,
+    principal,
+    product,
+    row_space,
+    rows_by_norm,
+)
 from .._core.progress import progress
 from .._core.validation import Flag, Rules, Size
 from ..models.base import TrainingData, check_rows
@@ -31,8 +39,9 @@ from ..streaming.blocks import BLOCK_BYTES, CACHE_BYTES, Blocks, as_blocks
 from ..streaming.mappers import cluster_mapper
 from ..streaming.operator import BlockRows
 from .presets import NAMED_PARTS
+from .selection import FIRST_LAM, CycleConsistency, best_lam
 from .solver import Solution, solve
-from .starts import LabelStart, PCAStart, StartContext
+from .starts import LabelStart, PCAStart, Start, StartContext
 from .steps import Domain, Objective
 
 
@@ -53,6 +62,7 @@ class FitResult:
 
     encoders: tuple[LinearEncoder, LinearEncoder]  # of source and target
     graph: Graph  # W_st over the training rows
+    lam: float
     agreement: float | None
     objective: NDArray[np.void]  # one record per iteration
     converged: bool
@@ -98,7 +108,8 @@ def learn(ath: Any, data: TrainingData, options: RuntimeOptions) -> FitResult:
         mapped = part(ath, "target_map").map_target(data, unit_rows=ath.unit_rows, rng=rng)
         data = mapped.data
     source, target = _features(ath, data, rng)
-    solution, agreement = _solve(ath, source, target, data, rng, options.verbose)
+    start = _start(ath, source, target, data, rng)
+    lam, solution = _solve(ath, source, target, data, start, options.verbose)
     target_encoder = target.encoder(solution.A_t)
     own = ath.source_encoder == "own"
     encoders = (source.encoder(solution.A_s) if own else target_encoder, target_encoder)
@@ -115,7 +126,8 @@ def learn(ath: Any, data: TrainingData, options: RuntimeOptions) -> FitResult:
         )
     fields = [(name, np.float64) for name in ("total", *Objective._fields)]
     record = np.array([(terms.total, *terms) for terms in solution.history], dtype=fields)
-    return FitResult(encoders, on_host(solution.W), agreement, record, solution.converged)
+    graph = on_host(solution.W)
+    return FitResult(encoders, graph, lam, start.agreement, record, solution.converged)
 
 
 def _with_completed_labels(
@@ -163,6 +175,14 @@ class Features:
             raise InputError("all rows are equal; nothing can be learned from them", name)
         X *= 1.0 / scale
         return cls(X, *row_space(X), mean, scale, maps)
+
+    def reduced(self, numbers: NDArray[np.intp], n_directions: int) -> Features:
+        """Return some rows on their leading directions: enough to compare solutions."""
+        Z = take_rows(self.Z, numbers) if in_memory(self.Z) else self.Z.take(numbers)
+        if Z.shape[1] > n_directions:
+            P = principal(Z, n_directions)
+            Z = Z @ array_namespace(P).astype(P, Z.dtype, copy=False)
+        return replace(self, X=Z, Z=Z)
 
     def inside(self, A: Array) -> Array:
         """Return a projection of the rows of X as one of the rows of Z."""
@@ -250,39 +270,91 @@ def _same_space(ath: Any, d_s: int, d_t: int) -> bool:
     return wanted
 
 
-def _solve(
-    ath: Any,
-    source: Features,
-    target: Features,
-    data: TrainingData,
-    rng: np.random.RandomState,
-    verbose: bool,
-) -> tuple[Solution, float | None]:
-    """Build graphs, begin, run Algorithm 1; also return the agreement of the start."""
-    y_s, y_t = data.y_source, data.y_target
-    domains = _domain(ath, "source", source, y_s), _domain(ath, "target", target, y_t)
-    rule = part(ath, "bipartite").rule(data)
+def _start(
+    ath: Any, source: Features, target: Features, data: TrainingData, rng: np.random.RandomState
+) -> Start:
+    """Return the first projections, at their stated scale."""
     same = _same_space(ath, data.X_source.shape[1], data.X_target.shape[1])
     X_s, X_t = (source.X, target.X) if same else (source.Z, target.Z)
-    raw = (data.X_source, data.X_target)
-    context = StartContext(X_s, X_t, y_s, y_t, same, ath.n_bits, ath.ridge, rng, raw)
-    start = part(ath, "start").begin(context).scaled(ath.start_scale)
+    labels, raw = (data.y_source, data.y_target), (data.X_source, data.X_target)
+    context = StartContext(X_s, X_t, *labels, same, ath.n_bits, ath.ridge, rng, raw)
+    return part(ath, "start").begin(context).scaled(ath.start_scale)
+
+
+# λ is chosen on a smaller problem, which has nearly the same best value.
+_SOME_ROWS = 1000  # per domain
+_SOME_DIRECTIONS = 256
+
+
+def _solve(
+    ath: Any, source: Features, target: Features, data: TrainingData, start: Start, verbose: bool
+) -> tuple[float, Solution]:
+    """Run Algorithm 1; also return λ, which is given or chosen by cycle consistency."""
+    lam = ath.lam if ath.lam != "auto" else _chosen_lam(ath, source, target, data, start)
+    return lam, _problem(ath, source, target, data, start, verbose)(lam)
+
+
+def _chosen_lam(
+    ath: Any, source: Features, target: Features, data: TrainingData, start: Start
+) -> float:
+    """Choose λ by cycle consistency; its first value if a graph or the projections are given."""
+    graphs = (part(ath, name) for name in ("source_graph", "target_graph", "bipartite"))
+    given = not all(getattr(graph, "for_any_rows", False) for graph in graphs)
+    if given or ath.ridge_towards is not None:
+        return FIRST_LAM
+    rows_s, rows_t = (rows_by_norm(domain.Z, _SOME_ROWS) for domain in (source, target))
+    source, target = (
+        source.reduced(rows_s, _SOME_DIRECTIONS),
+        target.reduced(rows_t, _SOME_DIRECTIONS),
+    )
+    data = replace(
+        data,
+        X_source=source.Z,
+        X_target=target.Z,
+        y_source=None if data.y_source is None else data.y_source[rows_s],
+        y_target=None if data.y_target is None else data.y_target[rows_t],
+    )
+    H_s, H_t = take_rows(start.H_s, rows_s), take_rows(start.H_t, rows_t)
+    run = _problem(ath, source, target, data, Start(H_s, H_t), verbose=False)
+    consistency = CycleConsistency(source.Z, target.Z)
+
+    def score(lam: float) -> float:
+        solution = run(lam)
+        return consistency(product(source.Z, solution.A_s), product(target.Z, solution.A_t))
+
+    return best_lam(score)
+
+
+def _problem(
+    ath: Any, source: Features, target: Features, data: TrainingData, start: Start, verbose: bool
+) -> Callable[[float], Solution]:
+    """Build the graphs; return Algorithm 1 as a function of λ."""
+    domains = (
+        _domain(ath, "source", source, data.y_source),
+        _domain(ath, "target", target, data.y_target),
+    )
+    rule = part(ath, "bipartite").rule(data)
     if ath.ridge_towards == "start":
         A_s, A_t = start.projections()
         domains = (
             replace(domains[0], held=source.inside(A_s)),
             replace(domains[1], held=target.inside(A_t)),
         )
-    settings = {"lam": ath.lam, "ridge": ath.ridge, "max_iter": ath.max_iter, "tol": ath.tol}
-    bar: AbstractContextManager[Callable[[str], None]] = nullcontext(lambda note: None)
-    if verbose:
-        bar = progress("ATH", ath.max_iter, visible=True)
-    with bar as advance:
+    names = ("ridge", "max_iter", "tol", "decorrelation")
+    settings = {name: getattr(ath, name) for name in names}
 
-        def show(terms: Objective) -> None:
-            advance(f"objective {terms.total:.6g}")
+    def run(lam: float) -> Solution:
+        bar: AbstractContextManager[Callable[[str], None]] = nullcontext(lambda note: None)
+        if verbose:
+            bar = progress(f"ATH, λ = {lam:g}", ath.max_iter, visible=True)
+        with bar as advance:
 
-        return solve(*domains, rule, start, **settings, on_iteration=show), start.agreement
+            def show(terms: Objective) -> None:
+                advance(f"objective {terms.total:.6g}")
+
+            return solve(*domains, rule, start, lam=lam, **settings, on_iteration=show)
+
+    return run
 
 
 def _domain(ath: Any, name: str, features: Features, y: NDArray[np.intp] | None) -> Domain:

@@ -43,15 +43,17 @@ NAMED_PARTS: dict[str, dict[str, Any]] = {  # by parameter of ATH
 _WEIGHTS = ("alpha_source", "alpha_target", "beta_source", "beta_target", "lam")
 
 
-def _constants(*values: float) -> dict[str, float]:
+def _constants(*values: float | str) -> dict[str, float | str]:
     return dict(zip(_WEIGHTS, values, strict=True))
 
 
 _SUPERVISED = {"source_graph": "labels", "target_graph": "labels", "bipartite": "labels"}
 _MUTUAL = KNNGraph(n_neighbors=20, mutual=True)
+_BOTH_WAYS = AdaptiveBipartite(metric="cosine", both_ways=True)
 _FROM_PCA = {
     "start": PCAStart(rotation=None),
     "start_scale": 1.0,
+    "decorrelation": 0.0,
     "ridge": 1e-2,
     "max_iter": 10,
     "tol": 0.0,
@@ -59,27 +61,31 @@ _FROM_PCA = {
 
 PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
     "unsupervised": {
-        **_constants(1.0, 1.0, 1e-3, 1e-1, 0.2),
+        **_constants(1.0, 1.0, 1e-3, 1e-1, "auto"),
         "source_graph": _MUTUAL,
         "target_graph": _MUTUAL,
+        "bipartite": _BOTH_WAYS,
         "start_scale": 10.0,
     },
     "semi_supervised": {
-        **_constants(1.0, 1.0, 1e-3, 1e-1, 0.2),
-        "source_graph": "labels",
+        **_constants(1.0, 1.0, 1.0, 1e-1, "auto"),
+        "source_graph": LabelGraph(normalize=True),
         "target_graph": _MUTUAL,
+        "bipartite": _BOTH_WAYS,
         "start_scale": 10.0,
     },
     "supervised": {
         **_constants(1e-3, 1e-1, 1e-2, 1e-2, 1e-2),
         **_SUPERVISED,
         "start": "labels",
+        "decorrelation": 0.0,
         "ridge": 0.1,
     },
     "kernel": {
         **_constants(1e-2, 1.0, 1e-3, 1e-3, 1e-2),
         **_SUPERVISED,
         "start": "labels",
+        "decorrelation": 0.0,
         "ridge": 1e-2,
         "feature_map": "anchors",
     },
@@ -94,6 +100,7 @@ PRESETS["paired"] = {
     "target_map": "pairs",
     "center": "joint",
     "start": LocalStart(),
+    "decorrelation": 0.0,
     "ridge": 10.0,
     "ridge_towards": "start",
     "max_iter": 3,
@@ -106,11 +113,14 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         **_FROM_PCA,
         "source_graph": "knn",
         "target_graph": "knn",
+        "bipartite": "adaptive",
     },
     "semi_supervised": {
         **_constants(1e-1, 1e-1, 1e3, 1e-2, 1.0),
         **_FROM_PCA,
+        "source_graph": "labels",
         "target_graph": "knn",
+        "bipartite": "adaptive",
     },
     "supervised": {**_FROM_PCA, "start_scale": 10.0},
     "kernel": {**_FROM_PCA, "start_scale": 10.0},

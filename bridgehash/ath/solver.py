@@ -61,6 +61,7 @@ def solve(
     ridge: float,
     max_iter: int,
     tol: float,
+    decorrelation: float = 0.0,
     on_iteration: Callable[[Objective], None] = lambda terms: None,
 ) -> Solution:
     """Run Algorithm 1. `bipartite(H_s, H_t)` returns W: learned, or fixed.
@@ -80,7 +81,7 @@ def solve(
         H_s = product(source.X, A_s)
         A_t = project_t(B_t, W.T, H_s)
         H_t = product(target.X, A_t)
-        B_s, B_t = code_step(H_s), code_step(H_t)
+        B_s, B_t = code_step(H_s, decorrelation), code_step(H_t, decorrelation)
         W = bipartite(H_s, H_t)
         terms = objective(source, target, (H_s, H_t), (B_s, B_t), W, lam=lam)
         distance = ridge_distance(source, A_s) + ridge_distance(target, A_t)

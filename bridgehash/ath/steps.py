@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._core.arrays import array_namespace, balanced_signs, like, row_squares, to_numpy
-from .._core.linalg import Array, SPDSolver, product, row_parts, symmetric_product
+from .._core.linalg import Array, SPDSolver, as_double, product, row_parts, symmetric_product
 from ..neighbors.graphs import Graph, laplacian
 from ..streaming.operator import BlockRows
 
@@ -95,9 +95,36 @@ def ridge_distance(domain: Domain, A: Array) -> float:
     return _square(A if domain.held is None else A - domain.held)
 
 
-def code_step(H: Array) -> Array:
-    """B-step (Eq. 19): in each column +1 for the larger half, -1 for the rest."""
-    return balanced_signs(H)
+def code_step(H: Array, decorrelation: float = 0.0) -> Array:
+    """B-step (Eq. 19): in each column +1 for the larger half, -1 for the rest.
+
+    With a `decorrelation` above 0, of partly whitened projections: not the step of the paper.
+    """
+    return balanced_signs(decorrelated(H, decorrelation) if decorrelation else H)
+
+
+_LEAST_VARIANCE = 0.1  # relative to the largest one: weaker directions are not raised further
+
+
+def decorrelated(H: Array, strength: float) -> Array:
+    """Return H V diag(w / w_max)^-strength Vᵀ with w, V the eigenpairs of HᵀH.
+
+    A strength of 0 changes nothing, 0.5 is whitening. Values below 0.1 w_max count as 0.1 w_max.
+
+    >>> H = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> decorrelated(H, 0.5)
+    array([[ 2.,  0.],
+           [-2.,  0.],
+           [ 0.,  2.],
+           [ 0., -2.]])
+    """
+    xp = array_namespace(H)
+    w, V = xp.linalg.eigh(as_double(H.T @ H))
+    largest = float(w[-1])
+    if not largest > 0:
+        return H
+    factors = (xp.clip(w, min=_LEAST_VARIANCE * largest) / largest) ** -strength
+    return H @ xp.astype((V * factors) @ V.T, H.dtype)
 
 
 def graph_step(F_sorted: Array) -> Array:

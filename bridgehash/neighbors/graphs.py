@@ -81,6 +81,22 @@ def joined(columns: Any, edge: Any, *, mutual: bool, kind: Any) -> Any:
     return (near.minimum if mutual else near.maximum)(near.T).tocsr()
 
 
+def row_shares(A: Any, B: Any) -> Any:
+    """Return A + Bᵀ with each row divided by its sum, for matrices made by `from_rows`.
+
+    >>> A, B = csr_array([[1.0, 0.0]]), csr_array([[1.0], [1.0]])
+    >>> row_shares(A, B).toarray()
+    array([[0.66666667, 0.33333333]])
+    """
+    if not isinstance(A, csr_array):
+        from .cuda import sparse
+
+        return sparse.row_shares(A, B)
+    total = (A + B.T).tocsr()
+    total.data /= np.repeat(np.asarray(total.sum(axis=1)).ravel(), np.diff(total.indptr))
+    return total
+
+
 _TIE = 1e-9  # relative; distances this close count as equal
 
 
@@ -249,6 +265,7 @@ class KNNGraph(BaseEstimator):
     array([1., 1., 0.])
     """
 
+    for_any_rows = True  # `build` works for a part of the rows too
     _rules: ClassVar[Rules] = {
         "n_neighbors": Range(1, kind=Integral),
         "mutual": Flag(),
@@ -275,6 +292,8 @@ class KNNGraph(BaseEstimator):
 class NoGraph(BaseEstimator):
     """No edges: for a domain whose structure term is switched off."""
 
+    for_any_rows = True
+
     def build(self, X: Array, y: NDArray[np.intp] | None = None) -> SparseGraph:
         """Build a graph over the rows of X without edges."""
         n = X.shape[0]
@@ -282,12 +301,28 @@ class NoGraph(BaseEstimator):
 
 
 class LabelGraph(BaseEstimator):
-    """Join samples of one class with weight one (Eqs. 11, 13)."""
+    """Join samples of one class (Eqs. 11, 13).
+
+    Parameters
+    ----------
+    normalize : bool, default=False
+        False: weight one, as in the paper. True: one divided by the size of the class, so that
+        neither the number of rows nor large classes outweigh the other terms.
+    """
 
     needs_labels = True
+    for_any_rows = True
+    _rules: ClassVar[Rules] = {"normalize": Flag()}
+
+    def __init__(self, normalize: bool = False) -> None:
+        self.normalize = normalize
 
     def build(self, X: Array, y: NDArray[np.intp] | None) -> FactoredGraph:
         """Build the graph over the rows of X with class ids y (negative: unknown, no edges)."""
         if y is None:
             raise InputError("missing; a label graph needs labels", "y")
-        return label_graph(y, y)
+        graph = label_graph(y, y)
+        if not self.normalize:
+            return graph
+        sizes = np.maximum(np.asarray(graph.right.sum(axis=0)).ravel(), 1.0)
+        return FactoredGraph(csr_array(graph.left / sizes), graph.right)

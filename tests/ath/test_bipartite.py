@@ -74,6 +74,28 @@ def test_targets_at_one_place_share_evenly(gamma):
     assert graph.penalty == 0.0
 
 
+@given(seed=SEEDS, n_s=st.integers(2, 8), n_t=st.integers(2, 8), eta=st.integers(1, 6))
+@settings(max_examples=30)
+def test_choices_of_both_domains_are_added_and_shared(seed, n_s, n_t, eta):
+    H_s, H_t = projections(seed, n_s, n_t)
+    there = learned(AdaptiveBipartite(eta), H_s, H_t)[1]
+    back = learned(AdaptiveBipartite(eta), H_t, H_s)[1]
+    graph, W = learned(AdaptiveBipartite(eta, both_ways=True), H_s, H_t)
+    total = there + back.T
+    np.testing.assert_allclose(W, total / total.sum(axis=1, keepdims=True), atol=1e-12)
+    np.testing.assert_allclose(graph.degrees, 1.0)
+    assert (W.sum(axis=0) > 0).all()
+
+
+def test_cosine_ignores_the_length_of_projections():
+    H_s, H_t = projections(1, 7, 6)
+    rule = AdaptiveBipartite(2, metric="cosine")
+    longer = H_t * np.arange(1.0, 7.0)[:, None]
+    np.testing.assert_allclose(learned(rule, H_s, H_t)[1], learned(rule, H_s, longer)[1])
+    units = [H / np.linalg.norm(H, axis=1, keepdims=True) for H in (H_s, H_t)]
+    np.testing.assert_allclose(learned(rule, H_s, H_t)[1], learned(AdaptiveBipartite(2), *units)[1])
+
+
 def test_learned_graph_follows_the_projections():
     H_t = np.array([[0.0], [10.0], [25.0]])
     rule = AdaptiveBipartite(1).rule(TrainingData(H_t, H_t))

@@ -24,7 +24,7 @@ from bridgehash import (
     TrainingData,
     UnitRows,
 )
-from bridgehash.ath.presets import PRESETS, preset
+from bridgehash.ath.presets import NAMED_PARTS, PRESETS, preset
 from bridgehash.ath.steps import Domain, code_step, objective
 from bridgehash.codes import hamming
 from tests import reference
@@ -69,13 +69,12 @@ def test_published_settings_are_those_of_the_paper(variant):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_named_settings_use_the_graphs_of_the_paper(variant):
-    kinds = {"knn": KNNGraph, "labels": LabelGraph}
     parameters = getattr(ATH, variant)().get_params(deep=False)
-    for name in ("source_graph", "target_graph"):
-        kind = kinds[PAPER[variant][ORDER.index(name)]]
+    for name in ("source_graph", "target_graph", "bipartite"):
+        kinds = NAMED_PARTS[name]
         graph = parameters[name]
-        assert isinstance(kinds[graph]() if isinstance(graph, str) else graph, kind)
-    assert parameters["bipartite"] == PAPER[variant][7]
+        kind = type(kinds[PAPER[variant][ORDER.index(name)]])
+        assert isinstance(kinds[graph] if isinstance(graph, str) else graph, kind)
     assert parameters["feature_map"] == PAPER[variant][8]
 
 
@@ -184,8 +183,8 @@ def test_the_record_is_the_objective_of_the_encoders(variant, shape):
             ("target", (model.alpha_target, model.beta_target)),
         )
     ]
-    B = [code_step(projections) for projections in H]
-    terms = objective(*domains, H, B, model.bipartite_graph_, lam=model.lam)
+    B = [code_step(projections, model.decorrelation) for projections in H]
+    terms = objective(*domains, H, B, model.bipartite_graph_, lam=model.lam_)
     last = model.objective_[-1]
     np.testing.assert_allclose(
         terms, [last["quantisation"], last["bridge"], last["structure"]], rtol=1e-6
@@ -197,9 +196,10 @@ def test_the_record_is_the_objective_of_the_encoders(variant, shape):
 def domain_graph(model, name, data):
     """The graph of a domain, built anew from mapped rows."""
     graph = getattr(model, f"{name}_graph")
-    if graph == "labels":
+    graph = NAMED_PARTS[f"{name}_graph"][graph] if isinstance(graph, str) else graph
+    if isinstance(graph, LabelGraph):
         y = getattr(data, f"y_{name}")
-        return LabelGraph().build(y[:, None], y)
+        return graph.build(y[:, None], y)
     Z = getattr(data, f"X_{name}")
     for feature_map in model.encoder(name).maps:
         Z = feature_map.transform(Z)

@@ -13,6 +13,7 @@ from bridgehash.ath.steps import (
     Domain,
     Objective,
     code_step,
+    decorrelated,
     graph_gamma,
     graph_step,
     normal_matrix,
@@ -303,6 +304,27 @@ def test_code_step_keeps_the_input_and_its_type():
     kept = H.copy()
     assert code_step(H).dtype == np.float32
     np.testing.assert_array_equal(H, kept)
+
+
+@pytest.mark.parametrize("strength", [0.15, 0.5])
+def test_decorrelation_raises_weak_directions_by_the_stated_power(strength):
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    U = np.linalg.qr(rng.normal(size=(50, 3)))[0]
+    sizes = np.array([1.0, 0.5, 0.01])  # squares: 1, 0.25 and, below the least one, 0.0001
+    expected = U * sizes * np.array([1.0, 0.25**-strength, 0.1**-strength]) @ Q.T
+    np.testing.assert_allclose(decorrelated(U * sizes @ Q.T, strength), expected, atol=1e-12)
+
+
+def test_decorrelation_of_zeros_is_zero():
+    np.testing.assert_array_equal(decorrelated(np.zeros((4, 2)), 0.15), 0.0)
+
+
+def test_without_decorrelation_the_code_step_is_that_of_the_paper():
+    H = np.random.default_rng(0).normal(size=(20, 3)) @ np.diag([9.0, 1.0, 0.1])
+    np.testing.assert_array_equal(code_step(H, 0.0), code_step(H))
+    mixed = H @ np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))[0]
+    assert (code_step(mixed, 0.5) != code_step(mixed)).any()
 
 
 # --- the W-step

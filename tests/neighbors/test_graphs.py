@@ -144,7 +144,7 @@ def test_knn_graph_keeps_float32():
 def test_graph_choices_are_cloned_with_their_parameters():
     twin = clone(KNNGraph(n_neighbors=3, mutual=True, n_probe=8))
     assert twin.get_params() == {"n_neighbors": 3, "mutual": True, "n_probe": 8}
-    assert clone(LabelGraph()).get_params() == {}
+    assert clone(LabelGraph(normalize=True)).get_params() == {"normalize": True}
 
 
 # --- operators
@@ -191,6 +191,16 @@ def test_laplacian_of_labels_is_that_of_the_matrix(y):
     H = np.random.default_rng(0).normal(size=(len(y), 2))
     L = reference.laplacian(reference.label_graph(y, y))
     np.testing.assert_allclose(laplacian(LabelGraph().build(H, y), H), L @ H, atol=1e-12)
+
+
+@given(y=LABELS)
+def test_normalized_labels_give_every_known_row_one_unit(y):
+    H = np.random.default_rng(0).normal(size=(len(y), 2))
+    W = reference.label_graph(y, y)
+    W = W / np.maximum(W.sum(axis=1, keepdims=True), 1.0)
+    graph = LabelGraph(normalize=True).build(H, y)
+    np.testing.assert_allclose(dense(graph), W, atol=1e-12)
+    np.testing.assert_allclose(laplacian(graph, H), reference.laplacian(W) @ H, atol=1e-12)
 
 
 def test_unknown_labels_have_no_edges():

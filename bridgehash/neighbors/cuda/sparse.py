@@ -133,6 +133,18 @@ class SparseMatrix:
         return out
 
 
+def row_shares(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
+    """Return A + Bᵀ with each row divided by its sum."""
+    B = B.T
+    rows, order = torch.cat([A._rows, B._rows]).sort(stable=True)
+    columns = torch.cat([A.columns, B.columns])[order]
+    weights = torch.cat([A.weights, B.weights])[order]
+    ends = torch.arange(A.shape[0] + 1, dtype=rows.dtype, device=rows.device)
+    total = SparseMatrix(torch.searchsorted(rows, ends), columns, weights, A.shape)
+    total.weights = weights / total.row_sums()[rows.long()]
+    return total
+
+
 def add_up(pieces: Pieces, columns: Any, weights: Any, H: Any, out: Any) -> None:
     """Write the weighted sum of rows of H of each piece to its row of `out`."""
     from . import kernels

@@ -7,7 +7,8 @@ from scipy.sparse import csr_array
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'bridgehash[gpu]'")
 
 from bridgehash.neighbors.cuda.sparse import SparseMatrix, joined  # noqa: E402
-from bridgehash.neighbors.graphs import KNNGraph  # noqa: E402
+from bridgehash.neighbors.cuda.sparse import row_shares as sparse_row_shares  # noqa: E402
+from bridgehash.neighbors.graphs import KNNGraph, from_rows, row_shares  # noqa: E402
 from bridgehash.neighbors.search import nearest_others  # noqa: E402
 
 TOLERANCE = {np.float32: 2e-5, np.float64: 1e-12}
@@ -156,6 +157,19 @@ def test_joined_rows_are_those_of_the_graph_of_neighbours(device, rng, mutual, d
     W = joined(*parts, mutual=mutual)
     np.testing.assert_array_equal(W.to_scipy().toarray(), expected)
     assert W.weights.dtype == torch.float32
+
+
+def test_row_shares_are_those_of_scipy(device, rng):
+    n, m, k = 300, 200, 7
+    A, B = rng.random((n, k)), rng.random((m, k))
+    to_m, to_n = (rng.integers(0, width, size=(rows, k)) for rows, width in ((n, m), (m, n)))
+    expected = row_shares(from_rows(A, to_m, m), from_rows(B, to_n, n)).toarray()
+    tensors = [torch.tensor(x, device=device) for x in (A, to_m, B, to_n)]
+    W = SparseMatrix.from_rows(*tensors[:2], m)
+    V = SparseMatrix.from_rows(*tensors[2:], n)
+    shares = sparse_row_shares(W, V)
+    np.testing.assert_allclose(shares.to_scipy().toarray(), expected, rtol=1e-12)
+    np.testing.assert_allclose(shares.row_sums().cpu(), 1.0)
 
 
 def test_a_row_that_names_itself_is_joined_to_itself(device):

@@ -1,0 +1,102 @@
+"""Cycle consistency finds the λ that joins the domains, without labels."""
+
+import numpy as np
+import pytest
+
+from bridgehash import ATH, GivenBipartite
+from bridgehash.ath import selection
+from bridgehash.ath.selection import FIRST_LAM, CycleConsistency, best_lam
+from bridgehash.datasets import digit_domains
+
+
+def clusters(rng, centres, n):
+    y = np.repeat(np.arange(len(centres)), n)
+    return centres[y] + 0.1 * rng.normal(size=(len(y), centres.shape[1]))
+
+
+@pytest.fixture
+def domains():
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(4, 6))
+    X_s, X_t = clusters(rng, centres, 12), clusters(rng, centres, 9)
+    return X_s - X_s.mean(axis=0), X_t - X_t.mean(axis=0)
+
+
+def by_loops(X_s, X_t, H_s, H_t, k=5):
+    """The definition, one row at a time."""
+    U_s, U_t = (X / np.linalg.norm(X, axis=1, keepdims=True) for X in (X_s, X_t))
+    B_s, B_t = np.where(H_s > 0, 1, -1), np.where(H_t > 0, 1, -1)
+
+    def nearest(b, others):
+        return np.argsort([(b != other).sum() for other in others], kind="stable")[:k]
+
+    def one_way(U, B, B_other):
+        reached, own = [], []
+        for i, b in enumerate(B):
+            for j in nearest(b, B_other):
+                reached += [U[i] @ U[m] for m in nearest(B_other[j], B)]
+            own += sorted((U[i] @ u for m, u in enumerate(U) if m != i), reverse=True)[:k]
+        return np.mean(reached) / np.mean(own)
+
+    return (one_way(U_s, B_s, B_t) + one_way(U_t, B_t, B_s)) / 2
+
+
+def test_consistency_is_its_definition(domains):
+    rng = np.random.default_rng(1)
+    A = rng.normal(size=(6, 2001))  # many bits: no ties
+    H_s, H_t = (X @ A for X in domains)
+    np.testing.assert_allclose(
+        CycleConsistency(*domains)(H_s, H_t), by_loops(*domains, H_s, H_t), rtol=1e-6
+    )
+
+
+def test_codes_that_do_not_match_are_less_consistent(domains):
+    A = np.random.default_rng(1).normal(size=(6, 16))
+    consistency = CycleConsistency(*domains)
+    H_s, H_t = (X @ A for X in domains)
+    shuffled = np.random.default_rng(2).permutation(H_t)
+    joined, apart = consistency(H_s, H_t), consistency(H_s, shuffled)
+    collapsed = consistency(np.ones_like(H_s), np.ones_like(H_t))
+    assert joined > 0.9
+    assert max(apart, collapsed) < 0.7
+
+
+@pytest.mark.parametrize(("best", "expected"), [(0.5, 0.7), (0.1, 0.0875), (6.0, 5.6)])
+def test_the_best_value_is_found_by_halving_and_doubling(best, expected):
+    seen = []
+
+    def score(lam):
+        seen.append(lam)
+        return -abs(np.log(lam / best))
+
+    assert best_lam(score) == pytest.approx(expected)
+    assert len(seen) == len(set(seen)) <= 6
+
+
+def test_the_search_ends_if_the_score_always_rises():
+    assert best_lam(lambda lam: lam) <= 64 * FIRST_LAM
+
+
+def test_a_fit_stores_the_value_it_chose():
+    task = digit_domains(120, n_queries=20).homogeneous()
+    model = ATH.unsupervised(16, random_state=0).fit(task.X_source, task.X_target)
+    assert model.lam == "auto"
+    again = ATH.unsupervised(16, random_state=0, lam=model.lam_).fit(task.X_source, task.X_target)
+    np.testing.assert_array_equal(
+        *(m.transform(task.X_query, domain="target") for m in (model, again))
+    )
+
+
+def test_a_collapsed_fit_is_left_behind(monkeypatch):
+    task = digit_domains(120, n_queries=20).homogeneous()
+    monkeypatch.setattr(selection, "FIRST_LAM", 1e3)
+    monkeypatch.setattr(selection, "_LARGEST", 1e6)
+    model = ATH.unsupervised(16, random_state=0, max_iter=10, tol=0.0)
+    assert model.fit(task.X_source, task.X_target).lam_ < 1e3
+
+
+def test_a_given_graph_leaves_the_first_value():
+    task = digit_domains(60, n_queries=10).homogeneous()
+    W = np.ones((len(task.X_source), len(task.X_target)))
+    model = ATH(8, bipartite=GivenBipartite(W), random_state=0, max_iter=2, tol=0.0)
+    assert model.fit(task.X_source, task.X_target).lam_ == FIRST_LAM
