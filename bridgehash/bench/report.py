@@ -85,6 +85,8 @@ class ReportSection:
     @property
     def progress(self) -> str:
         """Return how many fits are done, of how many."""
+        if not self.runs:
+            return "not run"
         is_quick = self.lengths and not set(self.lengths) & set(self.suite.n_bits)
         n_done = len(self.done)
         return f"{n_done}, quick" if is_quick else f"{n_done} of {len(jobs_of(self.suite)):,}"
@@ -217,6 +219,7 @@ def _sources(records: list[Record]) -> dict[str, list[str] | list[tuple[str, str
     return {
         "data": sorted({item for record in records for item in record.get("data", {}).items()}),
         "versions": sorted(versions),
+        "commits": sorted({record["commit"] for record in records if "commit" in record}),
         "devices": sorted({str(record.get("device", "")) for record in records}),
         "finished": sorted(str(record["finished"]) for record in records if "finished" in record),
     }
