@@ -52,16 +52,8 @@ def keep_records(suite: Suite, records: Iterable[Record], folder: StrPath) -> in
 
 
 def kept_records(suites: Iterable[Suite], folder: StrPath) -> list[Record]:
-    """Return the kept records of some suites; a fit that several suites share is returned once."""
-    merged: dict[str, Record] = {}
-    for suite in suites:
-        for record in _read(suite, folder):
-            known = merged.get(record["key"], record)
-            if "scores" in known and "scores" in record:
-                record["scores"] = known["scores"] | record["scores"]
-            if "scores" in record or "scores" not in known:
-                merged[record["key"]] = record
-    return list(merged.values())
+    """Return the kept records of some suites; each belongs to its suite only."""
+    return [record | {"suite": suite.name} for suite in suites for record in _read(suite, folder)]
 
 
 def _read(suite: Suite, folder: StrPath) -> list[Record]:

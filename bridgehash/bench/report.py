@@ -150,7 +150,8 @@ def report_page(suites: Sequence[Suite], records: list[Record]) -> str:
 
 
 def _totals(sections: list[ReportSection]) -> str:
-    fits = {id(run.record): run for section in sections for run in section.runs}.values()
+    runs = (run for section in sections for run in section.runs)
+    fits = {run.record.get("key", id(run.record)): run for run in runs}.values()
     done = [run for run in fits if run.finished]  # suites may share fits: each counts once
     return (
         f"{len(done):,} {'fit' if len(done) == 1 else 'fits'} finished and "
