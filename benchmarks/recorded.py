@@ -74,6 +74,14 @@ class Recorder:
         }
 
 
+def record_cells(
+    recorder: Recorder, labels: Sequence[str], columns: Sequence[str], cells: Sequence[str]
+) -> None:
+    """Add the figures of a printed row: one cell per column, without units."""
+    for column, cell in zip(columns, cells, strict=True):
+        recorder.add([float(cell.split()[0].replace(",", "").rstrip("%"))], *labels, column)
+
+
 def _command(line: Sequence[str]) -> str:
     """Return the command without --record, which changes no value."""
     words = iter(line[1:])
