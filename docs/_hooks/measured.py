@@ -5,8 +5,8 @@
 
 A comment before a table names its record in `docs/results/records`, labels that all figures share,
 and, where the text of the table is not the label, the labels of rows, columns and of the figures
-within a cell. `-` is a column that is not measured, `keys: 2` means that the first two columns
-name a row:
+within a cell (in one column: `columns: cross / single; map`). `-` is a column that is not measured,
+`keys: 2` means that the first two columns name a row:
 
     <!-- record: levels.json | 64 | rows: ITQ; ATH_U | columns: mnist-usps | cells: cross area -->
 
@@ -68,7 +68,7 @@ class Directive:
 
     record: str
     shared: list[str]
-    options: dict[str, list[list[str]]]
+    options: dict[str, list[list[list[str]]]]  # by row, column or cell: labels of its figures
     is_pending: bool
 
     @classmethod
@@ -80,14 +80,14 @@ class Directive:
         for part in parts:
             key, colon, value = part.partition(": ")
             if colon and key in ("rows", "columns", "cells", "keys"):
-                options[key] = [_labels(item) for item in value.split(";")]
+                options[key] = [_figures(item) for item in value.split(";")]
             elif part != PENDING:
                 shared += _labels(part)
         return cls(name, shared, options, PENDING in parts)
 
     @property
     def n_keys(self) -> int:
-        return int(self.options.get("keys", [["1"]])[0][0])
+        return int(self.options.get("keys", [[["1"]]])[0][0][0])
 
 
 def renewed(text: str, folder: Path = RECORDS) -> Outcome:
@@ -136,7 +136,11 @@ def _renewed_table(match: re.Match[str], folder: Path, outcome: Outcome) -> str:
             outcome.wrong.append(f"{title} has figures, but no comment before it names a record")
         return match[0]
     directive = Directive.parsed(words)
-    lines, problems, is_complete = _renewed_lines(table, directive, folder)
+    try:
+        lines, problems, is_complete = _renewed_lines(table, directive, folder)
+    except ValueError as error:
+        outcome.wrong.append(f"{title} {error}")
+        return match[0]
     if directive.is_pending and not is_complete:
         outcome.pending.append(f"{title} {words}")
         return match[0]
@@ -154,29 +158,30 @@ def _renewed_lines(
     lines = table.splitlines()
     heads, _, *rows = _rows(table)
     options, n_keys = directive.options, directive.n_keys
-    columns = options.get("columns") or [_labels(_plain(head)) for head in heads[n_keys:]]
-    names = options.get("rows") or [
-        [label for cell in row[:n_keys] for label in _labels(_plain(cell))] for row in rows
-    ]
+    columns = options.get("columns") or [_figures(_plain(head)) for head in heads[n_keys:]]
+    names = options.get("rows") or [_figures(", ".join(map(_plain, row[:n_keys]))) for row in rows]
     if len(columns) != len(heads) - n_keys or len(names) != len(rows):
-        shape = f"{len(rows)} rows and {len(heads) - n_keys} columns"
-        return lines, [f"has {shape}, but its comment names another number"], False
+        raise ValueError(
+            f"has {len(rows)} rows and {len(heads) - n_keys} columns, but its comment names "
+            f"{len(names)} and {len(columns)}"
+        )
     problems: list[str] = []
     is_complete = True
-    for i, (row, name) in enumerate(zip(rows, names, strict=True)):
+    for i, (row, [name]) in enumerate(zip(rows, names, strict=True)):
         for j, column in enumerate(columns, n_keys):
-            if column == ["-"]:
+            if column == [["-"]]:
                 continue
             found = [
-                _values(folder / directive.record, [*directive.shared, *name, *column, *cell])
-                for cell in options.get("cells", [[]])
+                _values(folder / directive.record, [*directive.shared, *name, *part, *cell])
+                for part in column
+                for [cell] in options.get("cells", [[[]]])
             ]
             old = row[j]
             row[j], known = _renewed_cell(old, found)
             is_complete &= known
             if row[j] != old or not known:
                 why = f"should be {row[j]}" if known else f"is not in {directive.record}"
-                problems.append(f"{', '.join(name)}; {', '.join(column)}: {old or 'nothing'} {why}")
+                problems.append(f"{', '.join(name)}, {heads[j]}: {old or 'nothing'} {why}")
         lines[i + 2] = f"| {' | '.join(row)} |"
     return lines, problems, is_complete
 
@@ -221,13 +226,18 @@ def _plain(text: str) -> str:
     return re.sub(r"<!--.*?-->|[`*]", "", text).strip()
 
 
+def _figures(text: str) -> list[list[str]]:
+    """Return the labels of each figure of a cell."""
+    return [_labels(part) for part in text.split(" / ")]
+
+
 def _labels(text: str) -> list[str]:
     return [label.strip() for label in text.split(", ") if label.strip()]
 
 
 def _values(path: Path, labels: list[str]) -> list[float] | None:
     """Return the values of all splits, or one statistic of them; None if there are none."""
-    found = _record(path).get(frozenset(labels) - STATISTICS.keys())
+    found = _record(path).get(frozenset(labels).difference(STATISTICS))
     for name in STATISTICS.keys() & set(labels):
         found = found and [float(STATISTICS[name](found))]
     return found
