@@ -78,7 +78,7 @@ load: $(READY)
 
 # One hostile client of each kind beside good ones: five minutes, on an idle machine.
 hostile: $(READY)
-	$(BIN)/python benchmarks/hostile.py
+	$(BIN)/python benchmarks/hostile.py --record $(RECORDS)/hostile.json
 
 benchmark: $(READY)
 	$(BIN)/python benchmarks/authors_size.py --record $(RECORDS)/authors_size.json

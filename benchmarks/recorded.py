@@ -1,7 +1,7 @@
 """Write what a script has measured to a JSON file that tables of the documentation name.
 
-    recorder = Recorder.from_options(options, seeds, ["pacs.npz"])   # after add_option(parser)
-    recorder.add([93.1, 94.0], "photo", "itq", 64, "map")            # one value per split
+    recorder = Recorder(options.record, seeds, ["pacs.npz"])  # after add_option(parser)
+    recorder.add([93.1, 94.0], "photo", "itq", 64, "map")  # one value per split
     recorder.write()
 
 A file is a list of runs, each with its command, seeds, checksums of the data, commit, versions and
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bridgehash._core.files import atomic_write
-from bridgehash.bench.origin import run_origin
+from bridgehash.bench.origin import run_origin, source_commit
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("BRIDGEHASH_DATA") or ROOT.parent / "shared" / "data")
@@ -43,6 +43,7 @@ class Recorder:
         self.seeds = list(seeds)
         self.data = sorted(set(data))
         self.rows: dict[Labels, list[float]] = {}
+        source_commit()  # of the code that runs, whatever changes until the end
 
     def add(self, values: Iterable[float], *labels: object) -> None:
         """Add the values of all splits under some labels; a comma separates two labels."""

@@ -37,13 +37,16 @@ def run_origin() -> dict[str, Any]:
 
 @cache
 def source_commit(package: Path = _PACKAGE) -> str:
-    """Return the commit of the package's source, with "+changes" if files differ from it.
+    """Return the commit of the package's source, with "+changes" if code differs from it.
 
     It is empty if the package is not in a repository of its own, for example if it was installed.
+    The answer of the first call stays: that is when a run begins.
     """
     is_tracked = _git(package, "ls-files", "--error-unmatch", "__init__.py")
     commit = _git(package, "rev-parse", "--short=12", "HEAD") if is_tracked else ""
-    return f"{commit}+changes" if commit and _git(package, "status", "--porcelain", ".") else commit
+    code = (".", ":/benchmarks", ":/examples")
+    is_changed = commit and _git(package, "status", "--porcelain", "--", *code)
+    return f"{commit}+changes" if is_changed else commit
 
 
 def _git(folder: Path, *arguments: str) -> str:

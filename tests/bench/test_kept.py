@@ -115,6 +115,8 @@ def test_the_commit_says_if_files_differ(tmp_path: Path) -> None:
     git("commit", "--quiet", "-m", "first")
     commit = git("rev-parse", "--short=12", "HEAD")
     assert source_commit.__wrapped__(package) == commit
+    (tmp_path / "notes.md").touch()
+    assert source_commit.__wrapped__(package) == commit  # not code
     (package / "new.py").touch()
     assert source_commit.__wrapped__(package) == f"{commit}+changes"
     assert run_origin().get("commit", "") == source_commit()

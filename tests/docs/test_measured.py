@@ -17,18 +17,19 @@ NOT_RERUN = {
     "choices.md": 12,
     "howto/choose.md": 29,
     "howto/new-model.md": 8,
-    "howto/scale.md": 1,
-    "howto/search.md": 4,
+    "howto/engines.md": 1,
+    "howto/scale.md": 3,
+    "howto/search.md": 3,
     "howto/sketch-photo.md": 1,
     "maths.md": 1,
     "methods.md": 2,
+    "promises.md": 1,
 }
 # Tables whose comment says why no script records them. Numbers may only fall.
 NO_RECORD = {
-    "howto/engines.md": 1,
-    "howto/scale.md": 6,
+    "howto/scale.md": 4,
     "howto/serve.md": 1,
-    "promises.md": 3,
+    "promises.md": 2,
     "results.md": 1,
 }
 
