@@ -42,7 +42,7 @@ empty :=
 space := $(empty) $(empty)
 
 test-oldest: $(OLDEST)/.ready
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n auto -W ignore::DeprecationWarning --ignore=tests/browser --ignore=tests/test_docs.py
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n auto -W ignore::DeprecationWarning --ignore=tests/browser --ignore=tests/test_docs.py --ignore=tests/docs
 
 # Benchmarks add what they measure to a record; `make tables` copies it to the documentation.
 RECORDS := docs/results/records

@@ -34,12 +34,19 @@ RECORDS = [
 
 
 def test_kept_records_give_the_same_page(suite: Suite, tmp_path: Path) -> None:
-    for figure in ("", 'figure = "pr"'):
-        drawn = parse_suite("toy", TEXT.format(more=figure))
-        assert keep_records(drawn, RECORDS, tmp_path) == 4
-        page = report_page([drawn], kept_records([drawn], tmp_path))
-        assert page == report_page([drawn], RECORDS)
-        kept_path(tmp_path, drawn).unlink()
+    assert keep_records(suite, RECORDS, tmp_path) == 4
+    page = report_page([suite], kept_records([suite], tmp_path))
+    assert page == report_page([suite], RECORDS)
+
+
+def test_counts_are_kept_for_curves(tmp_path: Path) -> None:
+    drawn = parse_suite("toy", TEXT.format(more='figure = "pr"'))
+    keep_records(drawn, RECORDS, tmp_path)
+    for kept, full in zip(kept_records([drawn], tmp_path)[:2], RECORDS[:2], strict=True):
+        assert kept["scores"] == full["scores"]
+    without = parse_suite("toy", TEXT.format(more=""))
+    keep_records(without, RECORDS, tmp_path)
+    assert [r for r in kept_records([drawn], tmp_path) if "scores" in r] == []  # no counts
 
 
 def test_a_rerun_with_the_same_results_changes_no_byte(suite: Suite, tmp_path: Path) -> None:
