@@ -43,11 +43,12 @@ def keep_records(suite: Suite, records: Iterable[Record], folder: StrPath) -> in
         kept.append(before if _result(before) == _result(record) else record)
     if not kept:
         raise InputError("no records of this suite; use `bridgehash bench run` first", suite.name)
-    text = "".join(f"{_line(record)}\n" for record in kept)
+    data = "".join(f"{_line(record)}\n" for record in kept).encode()
     path = kept_path(folder, suite)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(gzip.compress(text.encode(), mtime=0))
+    if not path.exists() or gzip.decompress(path.read_bytes()) != data:  # zlib versions differ
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as temporary:
+            temporary.write_bytes(gzip.compress(data, mtime=0))
     return len(kept)
 
 
@@ -91,15 +92,15 @@ def _shortened(suite: Suite, run: Run) -> Record:
     record = {name: full[name] for name in names if name in full} | {"label": run.label}
     if run.finished:
         record["scores"] = {
-            side: {name: _rounded(full["scores"][side][name], 6) for name in _shown(suite)}
+            side: {name: _rounded(full["scores"][side][name]) for name in _shown(suite)}
             for side in suite.sides
         }
         record["seconds"] = {name: round(value, 2) for name, value in full["seconds"].items()}
     return record
 
 
-def _rounded(value: Any, digits: int) -> Any:
-    return round(value, digits) if isinstance(value, float) else value
+def _rounded(value: Any) -> Any:
+    return round(value, 6) if isinstance(value, float) else value
 
 
 def _result(record: Record) -> Record:

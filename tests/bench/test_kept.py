@@ -50,8 +50,12 @@ def test_counts_are_kept_for_curves(tmp_path: Path) -> None:
 
 
 def test_a_rerun_with_the_same_results_changes_no_byte(suite: Suite, tmp_path: Path) -> None:
+    path = kept_path(tmp_path, suite)
     keep_records(suite, RECORDS, tmp_path)
-    before = kept_path(tmp_path, suite).read_bytes()
+    other_zlib = gzip.compress(gzip.decompress(path.read_bytes()), compresslevel=1, mtime=0)
+    assert gzip.compress(gzip.decompress(path.read_bytes()), mtime=0) == path.read_bytes()
+    path.write_bytes(other_zlib)
+    before = other_zlib
     later = {
         "finished": "2030-01-01T00:00:00Z",
         "seconds": {"fit": 9.0},
