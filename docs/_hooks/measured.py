@@ -113,8 +113,10 @@ def _renewed_inline(match: re.Match[str], folder: Path, outcome: Outcome) -> str
             outcome.pending.append(f"{figure}, {name}: {plain}")
         return match[0]
     new = _formatted(found, figure)
-    if new != figure or plain != words:
+    if new != figure:
         outcome.wrong.append(f"{figure} should be {new} ({name}: {plain})")
+    elif plain != words:
+        outcome.wrong.append(f"{figure} is in its record now ({name}: {plain})")
     return f"{new}<!-- {name}: {plain} -->"
 
 
