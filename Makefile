@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-browser test-slow test-oldest test-milvus check levels compared cifar choices pairs benchmark search load hostile docs format clean
+.PHONY: demo test test-browser test-slow test-oldest test-milvus check levels compared cifar choices \
+	probes examples pairs benchmark search load hostile docs tables docs-outputs format clean
 
 demo: $(READY)
 	$(BIN)/bridgehash demo --out demo
@@ -41,26 +42,35 @@ empty :=
 space := $(empty) $(empty)
 
 test-oldest: $(OLDEST)/.ready
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n auto -W ignore::DeprecationWarning --ignore=tests/browser --ignore=tests/test_docs.py
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n auto -W ignore::DeprecationWarning --ignore=tests/browser --ignore=tests/test_docs.py --ignore=tests/docs
+
+# Benchmarks add what they measure to a record; `make tables` copies it to the documentation.
+RECORDS := docs/results/records
 
 levels: $(READY)
-	$(BIN)/python benchmarks/levels.py
+	$(BIN)/python benchmarks/levels.py --record $(RECORDS)/levels.json
 
 compared: $(READY)
-	$(BIN)/python benchmarks/compared.py
+	$(BIN)/python benchmarks/compared.py --record $(RECORDS)/compared.json
 
 cifar: $(READY)
-	$(BIN)/python benchmarks/cifar.py
+	$(BIN)/python benchmarks/cifar.py --record $(RECORDS)/cifar.json
 
 choices: $(READY)
-	$(BIN)/python benchmarks/choices.py
+	$(BIN)/python benchmarks/choices.py --record $(RECORDS)/choices.json
+
+probes: $(READY)
+	$(BIN)/python benchmarks/probes.py --record $(RECORDS)/probes.json
+
+examples: $(READY)
+	$(BIN)/python benchmarks/examples.py --record $(RECORDS)/examples.json
 
 pairs: $(READY)
-	$(BIN)/python benchmarks/pairs.py
+	$(BIN)/python benchmarks/pairs.py --record $(RECORDS)/pairs.json
 
 search: $(READY)
-	$(BIN)/python benchmarks/search.py
-	$(BIN)/python benchmarks/rerank.py
+	$(BIN)/python benchmarks/search.py --record $(RECORDS)/search.json
+	$(BIN)/python benchmarks/rerank.py --record $(RECORDS)/rerank.json
 
 # The service under load, on loopback: a few minutes, on an idle machine.
 load: $(READY)
@@ -68,13 +78,21 @@ load: $(READY)
 
 # One hostile client of each kind beside good ones: five minutes, on an idle machine.
 hostile: $(READY)
-	$(BIN)/python benchmarks/hostile.py
+	$(BIN)/python benchmarks/hostile.py --record $(RECORDS)/hostile.json
 
 benchmark: $(READY)
-	$(BIN)/python benchmarks/authors_size.py
+	$(BIN)/python benchmarks/authors_size.py --record $(RECORDS)/authors_size.json
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict
+
+# All figures of README and documentation whose records exist.
+tables: $(READY)
+	$(BIN)/python docs/_hooks/measured.py
+
+# What the code on the pages prints: a few minutes.
+docs-outputs: $(READY)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python docs/_hooks/outputs.py
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from recorded import Recorder, add_option
 
 from bridgehash import ATH
 from bridgehash._core.linalg import Array
@@ -148,7 +149,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--scale", type=float, default=1.0, help="factor on all three sizes")
+    add_option(parser)
     options = parser.parse_args()
+    recorder = Recorder(options.record)
     runs = {
         (name, dtype.__name__): in_new_process(fit, dtype, options.scale)
         for name, fit, dtype in (
@@ -159,8 +162,15 @@ def main() -> None:
     }
     theirs = runs["transcription", "float64"][0]
     for (name, dtype), (seconds, above) in runs.items():
+        for column, value in (
+            ("seconds", seconds),
+            ("times as fast", theirs / seconds),
+            ("GiB", above),
+        ):
+            recorder.add([value], name, dtype, options.scale, column)
         ratio = f"{theirs / seconds:5.1f} x"
         print(f"{name:13s} {dtype}  {seconds:8.2f} s  {ratio}  {above:6.2f} GiB beyond the inputs")
+    recorder.write()
 
 
 if __name__ == "__main__":

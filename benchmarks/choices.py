@@ -1,6 +1,6 @@
 """Change one choice at a time: what each choice that the paper leaves open is worth.
 
-    python benchmarks/choices.py [--splits 3] [--jobs 2]
+    python benchmarks/choices.py [--splits 3] [--jobs 2] [--record FILE]
 
 The default setting of a variant (ATH_U: with a start of size 1), then one choice changed:
 radius_pr_area in per cent, cross / single domain, mean over splits, 64 bits. The splits differ from
@@ -15,6 +15,8 @@ from typing import Any
 import levels
 import numpy as np
 from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from recorded import Recorder, add_option
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
@@ -81,22 +83,21 @@ TASKS = {
 }
 
 
-def cell(variant: str, task: str, changes: dict[str, Any], splits: int, jobs: int) -> str:
-    """Return the cross / single area of one setting on one task; "-" if it is not possible."""
+def areas(
+    variant: str, task: str, changes: dict[str, Any], seeds: range, jobs: int
+) -> NDArray[np.float64] | None:
+    """Return cross and single areas of one setting on one task; None if it is not possible."""
 
     def make(bits: int, seed: int) -> BaseTransferHasher:
         parameters = BASE.get(variant, {}) | changes
         return getattr(ATH, variant)(bits, random_state=seed, **parameters)
 
     label = {"unsupervised": "ATH_U", "supervised": "ATH_S", "kernel": "ATH_K"}[variant]
-    seeds = range(FIRST_SPLIT, FIRST_SPLIT + splits)
+    work = (delayed(levels.scores)(task, label, BITS, seed, make) for seed in seeds)
     try:
-        areas = np.array(
-            Parallel(jobs)(delayed(levels.scores)(task, label, BITS, s, make) for s in seeds)
-        )
+        return np.array(Parallel(jobs)(work))[:, [0, 2]].T
     except ValueError:  # the choice needs one feature space
-        return "-"
-    return f"{areas[:, 0].mean():.1f} / {areas[:, 2].mean():.1f}"
+        return None
 
 
 def main() -> None:
@@ -105,17 +106,27 @@ def main() -> None:
     )
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2)
+    add_option(parser)
     options = parser.parse_args()
+    seeds = range(FIRST_SPLIT, FIRST_SPLIT + options.splits)
+    files = (levels.TASKS[task][0] for tasks in TASKS.values() for task in tasks)
+    recorder = Recorder(options.record, seeds, files)
     for variant, choices in CHOICES.items():
         title = f"ATH.{variant}, cross / single area"
         table = Table("choice", *TASKS[variant], title=title, box=MARKDOWN)
         for name, changes in choices.items():
-            cells = (
-                cell(variant, task, changes, options.splits, options.jobs)
-                for task in TASKS[variant]
-            )
+            cells = []
+            for task in TASKS[variant]:
+                found = areas(variant, task, changes, seeds, options.jobs)
+                if found is None:
+                    cells.append("-")
+                    continue
+                cells.append(" / ".join(f"{mean:.1f}" for mean in found.mean(axis=1)))
+                for side, values in zip(("cross", "single"), found, strict=True):
+                    recorder.add(values, variant, name, task, side)
             table.add_row(name, *cells)
         Console(width=110).print(table)
+    recorder.write()
 
 
 if __name__ == "__main__":

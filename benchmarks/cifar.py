@@ -1,6 +1,6 @@
 """CIFAR-10 GIST, 59,000 training rows and 1,000 queries: scores, time and memory of all methods.
 
-    python benchmarks/cifar.py [--methods itq,sp,...] [--bits 64] [--splits 3]
+    python benchmarks/cifar.py [--methods itq,sp,...] [--bits 64] [--splits 3] [--record FILE]
 
 Needs the data pack ($BRIDGEHASH_DATA, or ../shared/data). Each split draws 100 queries per class;
 the other rows are training data and are searched. Two-domain methods see them as two random halves,
@@ -19,16 +19,14 @@ import subprocess
 import sys
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from recorded import DATA, Recorder, add_option
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-ROOT = Path(__file__).resolve().parents[1]
-DATA = Path(os.environ.get("BRIDGEHASH_DATA") or ROOT.parent / "shared" / "data")
 PAPER = {
     "itq": 16.21,
     "sp": 17.20,
@@ -95,12 +93,14 @@ def main() -> None:
     parser.add_argument("--bits", type=int, default=64)
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    add_option(parser)
     options = parser.parse_args()
     if options.one is not None:
         one(options.methods, options.bits, options.one)
         return
     if not DATA.is_dir():
         parser.exit(2, f"Data pack not found: {DATA}; set BRIDGEHASH_DATA\n")
+    recorder = Recorder(options.record, range(options.splits), ["cifar10_gist512.npz"])
     table = Table(
         "method", "area", "paper", "map", "seconds", "GiB", box=MARKDOWN, title="CIFAR-10 GIST"
     )
@@ -122,8 +122,12 @@ def main() -> None:
             f"{worst[2]:.0f}",
             f"{worst[3]:.1f}",
         )
+        units = {"area": 100, "map": 100, "seconds": 1, "GiB": 1}
+        for (column, unit), values in zip(units.items(), np.transpose(runs), strict=True):
+            recorder.add(unit * values, method, options.bits, column)
         print(method, runs, file=sys.stderr)
     Console(width=None if os.isatty(1) else 110).print(table)
+    recorder.write()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Score all methods on MNIST → USPS and compare with reference scores, ten random splits.
 
     python benchmarks/compared.py [--methods itq,gth-g,...] [--bits 16,64] [--splits 10] [--jobs 2]
+        [--record FILE]
 
 Needs the data pack ($BRIDGEHASH_DATA, or ../shared/data). Default settings, rows of unit norm, 500
 queries per split. Per cent, mean ± standard deviation over the splits, of radius_pr_area (often
@@ -21,7 +22,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from joblib import Parallel, delayed
-from levels import DATA, load
+from levels import load
+from recorded import DATA, Recorder, add_option
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
@@ -91,7 +93,7 @@ def scores(row: Row, bits: int, seed: int) -> list[float]:
     return areas + [100 * side.mean_average_precision for side in sides]
 
 
-def table(bits: int, rows: list[Row], splits: int, jobs: int) -> Table:
+def table(bits: int, rows: list[Row], splits: int, jobs: int, recorder: Recorder) -> Table:
     """Return the table for one code length."""
     columns = ("method", "labels", "cross", "ref", "diff", "single", "ref", "diff")
     shown = Table(*columns, title=f"MNIST → USPS, {bits} bits, {splits} splits", box=MARKDOWN)
@@ -110,6 +112,9 @@ def table(bits: int, rows: list[Row], splits: int, jobs: int) -> Table:
         name = f"{row.method}, {row.remark}" if row.remark else row.method
         seen = {0: "none", 1: "source", 2: "both"}[len(row.labels)]
         shown.add_row(name, seen, *cells)
+        names = ("cross", "single", "cross map", "single map")
+        for column, values in zip(names, np.transpose(runs), strict=True):
+            recorder.add(values, name, seen, bits, column)
     return shown
 
 
@@ -121,14 +126,17 @@ def main() -> None:
     parser.add_argument("--bits", default="16,64")
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2)
+    add_option(parser)
     options = parser.parse_args()
     if not DATA.is_dir():
         parser.exit(2, f"Data pack not found: {DATA}; set BRIDGEHASH_DATA\n")
     wanted = options.methods.split(",") if options.methods else list(METHODS)
     rows = [row for row in ROWS if row.method in wanted]
+    recorder = Recorder(options.record, range(options.splits), ["mnist_usps.npz"])
     console = Console(width=None if os.isatty(1) else 140)
     for bits in map(int, options.bits.split(",")):
-        console.print(table(bits, rows, options.splits, options.jobs))
+        console.print(table(bits, rows, options.splits, options.jobs, recorder))
+    recorder.write()
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from recorded import Recorder, add_option, record_cells
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
@@ -83,6 +84,7 @@ def table(title: str, *columns: str) -> Table:
 
 def speed(args: argparse.Namespace) -> None:
     threads = {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+    recorder = Recorder(args.record)
     clock = time.process_time if args.cpu_time else time.perf_counter
     shown = table(
         f"Encoding, float32, NumPy, threads of BLAS: {max(threads)}, best of {args.runs}",
@@ -95,16 +97,22 @@ def speed(args: argparse.Namespace) -> None:
         P = made["plain"].projection
         works: dict[str, Callable[[], object]] = {"product": lambda X=X, P=P: X @ P}
         works |= {name: lambda e=e, X=X: e.encode(X) for name, e in made.items()}
-        add_speeds(shown, (n, d, bits), in_turns(works, args.runs, clock))
+        add_speeds(shown, (n, d, bits), in_turns(works, args.runs, clock), recorder)
     CONSOLE.print(shown)
+    recorder.write()
 
 
-def add_speeds(shown: Table, shape: tuple[object, ...], best: dict[str, float]) -> None:
+def add_speeds(
+    shown: Table, shape: tuple[object, ...], best: dict[str, float], recorder: Recorder
+) -> None:
     bare = best["product"]
     cells = [f"{bare:.4f}"]
     for name in ("plain", "unit rows"):
         cells += [f"{best[name]:.4f}", f"{bare / best[name]:.2f}"]
     shown.add_row(*map(str, shape), *cells)
+    columns = ("product", "plain", "plain speed", "unit rows", "unit rows speed")
+    labels = [f"{shape[0]:,}", *map(str, shape[1:])]
+    record_cells(recorder, labels, columns, cells)
 
 
 def blocks(args: argparse.Namespace) -> None:
@@ -132,6 +140,7 @@ def blocks(args: argparse.Namespace) -> None:
 def speed_on_gpu(args: argparse.Namespace) -> None:
     import torch
 
+    recorder = Recorder(args.record)
     shown = table(
         f"Encoding on {torch.cuda.get_device_name()}, best of {args.runs}",
         "rows", "features", "bits", "type", "product s", "plain s", "speed", "unit rows s", "speed",
@@ -150,8 +159,9 @@ def speed_on_gpu(args: argparse.Namespace) -> None:
             works = {"product": waited(lambda X=X, P=P: X @ P)}
             works |= {name: waited(lambda e=e, X=X: e.encode(X)) for name, e in made.items()}
             name = str(dtype).removeprefix("torch.")
-            add_speeds(shown, (n, d, bits, name), in_turns(works, args.runs))
+            add_speeds(shown, (n, d, bits, name), in_turns(works, args.runs), recorder)
     CONSOLE.print(shown)
+    recorder.write()
 
 
 def feature_sets() -> Iterator[tuple[str, np.ndarray]]:
@@ -220,6 +230,7 @@ def main() -> None:
     parser.add_argument("--cpu-time", action="store_true", help="for busy machines")
     parser.add_argument("--gpu", action="store_true", help="torch tensors on CUDA")
     parser.add_argument("--no-bits", action="store_true", help="do not count changed bits")
+    add_option(parser)
     args = parser.parse_args()
     if args.blocks:
         blocks(args)

@@ -12,6 +12,7 @@ import argparse
 from time import perf_counter
 
 import numpy as np
+from recorded import Recorder, add_option
 
 from bridgehash.index import HammingIndex
 from bridgehash.index.servers import create_index
@@ -34,6 +35,7 @@ def main() -> None:
     parser.add_argument("--approximate", action="store_true")
     parser.add_argument("--random", action="store_true")
     parser.add_argument("--ef-search", type=int, help="of HNSW, if not its default")
+    add_option(parser)
     asked = parser.parse_args()
     rng = np.random.default_rng(0)
     centres = rng.random((N_CENTRES, N_BITS)) < 0.5
@@ -55,16 +57,34 @@ def main() -> None:
             part = codes[start : start + BATCH]
             index.add(part, np.arange(start, start + len(part)))
         loaded = perf_counter()
-        print(f"load          {asked.codes / (loaded - started):10.0f} codes/s")
+        load = asked.codes / (loaded - started)
+        print(f"load          {load:10.0f} codes/s")
         index.finish()
-        print(f"finish        {perf_counter() - loaded:10.1f} s")
+        finish = perf_counter() - loaded
+        print(f"finish        {finish:10.1f} s")
         index.search(queries[:1])
         started = perf_counter()
         distances, found = index.search(queries)
-        print(f"search        {asked.queries / (perf_counter() - started):10.1f} queries/s")
-        print(f"recall at 10  {np.mean(distances <= true[:, -1:]):10.3f}")
+        speed = asked.queries / (perf_counter() - started)
+        found_share = float(np.mean(distances <= true[:, -1:]))
+        print(f"search        {speed:10.1f} queries/s")
+        print(f"recall at 10  {found_share:10.3f}")
         print(f"same ids      {np.mean(found == ids):10.3f}")
         index.drop()
+    options = [
+        "approximate" if asked.approximate else "exact",
+        *(["random"] if asked.random else []),
+        *([f"ef {asked.ef_search}"] if asked.ef_search is not None else []),
+    ]
+    recorder = Recorder(asked.record)
+    for name, value in (
+        ("load", round(load, -3)),
+        ("finish", finish),
+        ("queries/s", speed),
+        ("recall", found_share),
+    ):
+        recorder.add([value], asked.engine.partition(":")[0], f"{asked.codes:,}", *options, name)
+    recorder.write()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The service with one hostile client beside 50 good ones: who is served, how fast, in what memory.
 
     python benchmarks/hostile.py [--kinds none,strings,...] [--seconds 10] [--clients 50]
-        [--thousand 100] [--memory-limit SIZE]
+        [--thousand 100] [--memory-limit SIZE] [--record FILE]
 
 A server with random codes runs on loopback. Each good client sends one search about every 100 ms
 over its own connection. One more client asks /health all the time. The hostile client runs in a
@@ -35,6 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
+from recorded import Recorder, add_option, record_cells
 
 from bridgehash import LinearEncoder, save
 from bridgehash.features.gist import DIMENSION
@@ -543,6 +544,7 @@ def main() -> None:
     parser.add_argument("--memory-limit", default="2GB")
     parser.add_argument("--attack", choices=ATTACKS, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    add_option(parser)
     options = parser.parse_args()
     if options.attack:
         os.nice(10)  # in earnest it would run on another machine
@@ -554,9 +556,14 @@ def main() -> None:
     print("| kind | answers | failed | p50 | p99 | /health | loop | memory | others | it got |")
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     limit = ("--memory-limit", options.memory_limit)
+    recorder = Recorder(options.record)
     for kind in options.kinds.split(","):
         with served(int(1e3 * options.thousand), *limit) as server:
-            print(measure(server, kind, options), flush=True)
+            line = measure(server, kind, options)
+            print(line, flush=True)
+            cells = [cell.strip() for cell in line.split("|")[4:9]]
+            record_cells(recorder, [kind], ("p50", "p99", "/health", "pause", "memory"), cells)
+    recorder.write()
 
 
 if __name__ == "__main__":

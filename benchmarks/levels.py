@@ -1,6 +1,7 @@
 """Score the four variants of the paper and ITQ on real data: default settings, ten random splits.
 
     python benchmarks/levels.py [--tasks surf-effnet,...] [--bits 16,64] [--splits 10] [--jobs 2]
+        [--record docs/results/records/levels.json]
 
 Needs the data pack ($BRIDGEHASH_DATA, or ../shared/data). Each split draws 500 queries from the
 target; the rest of the target and all of the source are training data. All methods see rows of unit
@@ -15,13 +16,13 @@ import argparse
 import os
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core per split: splits run in parallel
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from joblib import Parallel, delayed
+from recorded import DATA, Recorder, add_option
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
@@ -30,9 +31,6 @@ from sklearn.exceptions import ConvergenceWarning
 from bridgehash import ATH, ITQ, Shared, UnitRows, evaluate
 from bridgehash.datasets import TransferTask
 from bridgehash.models.base import BaseTransferHasher
-
-ROOT = Path(__file__).resolve().parents[1]
-DATA = Path(os.environ.get("BRIDGEHASH_DATA") or ROOT.parent / "shared" / "data")
 
 OFFICE, DIGITS, PACS = "office_caltech10.npz", "mnist_usps.npz", "pacs.npz"
 TASKS = {  # file, features of the source, of the target
@@ -97,12 +95,15 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--first-split", type=int, default=0, help="seed of the first split")
     parser.add_argument("--jobs", type=int, default=2)
+    add_option(parser)
     options = parser.parse_args()
     if not DATA.is_dir():
         parser.exit(2, f"Data pack not found: {DATA}; set BRIDGEHASH_DATA\n")
     seeds = range(options.first_split, options.first_split + options.splits)
+    tasks = options.tasks.split(",")
+    recorder = Recorder(options.record, seeds, (TASKS[task][0] for task in tasks))
     console = Console(width=None if os.isatty(1) else 110)
-    for task in options.tasks.split(","):
+    for task in tasks:
         for bits in map(int, options.bits.split(",")):
             title = f"{task}, {bits} bits, {len(seeds)} splits"
             table = Table("method", *COLUMNS, title=title, box=MARKDOWN)
@@ -112,11 +113,14 @@ def main() -> None:
                         delayed(scores)(task, method, bits, seed) for seed in seeds
                     )
                 )
+                for column, values in zip(COLUMNS, runs.T, strict=True):
+                    recorder.add(values, task, method, bits, column)
                 mean, spread = runs.mean(axis=0), runs.std(axis=0)
                 table.add_row(
                     method, *(f"{m:.1f} ± {s:.1f}" for m, s in zip(mean, spread, strict=True))
                 )
             console.print(table)
+    recorder.write()
 
 
 if __name__ == "__main__":

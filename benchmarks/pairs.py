@@ -1,6 +1,7 @@
 """Search an old catalogue with embeddings of a new model, given known pairs; ten random splits.
 
-    python benchmarks/pairs.py [--pairs 50,200,800] [--bits 64] [--splits 10] [--jobs 2]
+    python benchmarks/pairs.py [--pairs 50,200,800] [--bits 64] [--splits 10]
+        [--jobs 2] [--record FILE]
 
 Needs the data pack ($BRIDGEHASH_DATA, or ../shared/data). Photos of PACS: 500 are queries, the
 others are the catalogue, encoded from the embeddings of the old model (MobileNet). Queries are
@@ -16,9 +17,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core per split: splits run in parallel
@@ -27,6 +27,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from recorded import DATA, Recorder, add_option
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
@@ -34,9 +35,6 @@ from rich.table import Table
 from bridgehash import ATH, ITQ, Procrustes, RidgeMap, UnitRows
 from bridgehash.codes import hamming
 from bridgehash.metrics import DistanceHistogram, mean_average_precision, recall_at
-
-ROOT = Path(__file__).resolve().parents[1]
-DATA = Path(os.environ.get("BRIDGEHASH_DATA") or ROOT.parent / "shared" / "data")
 
 TASKS = {  # file, rows, old model, new model
     "photo": ("pacs.npz", "photo", "mobilenet_v1", "effnet_lite0"),
@@ -128,8 +126,7 @@ def scores(
     return split.scores(split.fitted(hasher, case), bits)
 
 
-def cells(runs: Iterable[tuple[float, float]]) -> tuple[str, str]:
-    values = np.array(list(runs))
+def cells(values: NDArray[np.float64]) -> tuple[str, str]:
     (recall, map_), (spread, map_spread) = values.mean(axis=0), values.std(axis=0)
     return f"{recall:.3f} ± {spread:.3f}", f"{100 * map_:.1f} ± {100 * map_spread:.1f}"
 
@@ -145,12 +142,15 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--first-split", type=int, default=0, help="seed of the first split")
     parser.add_argument("--jobs", type=int, default=2)
+    add_option(parser)
     options = parser.parse_args()
     if not DATA.is_dir():
         parser.exit(2, f"Data pack not found: {DATA}; set BRIDGEHASH_DATA\n")
     seeds = range(options.first_split, options.first_split + options.splits)
     counts = [int(n) for n in options.pairs.split(",")]
-    for task in options.tasks.split(","):
+    tasks = options.tasks.split(",")
+    recorder = Recorder(options.record, seeds, (TASKS[task][0] for task in tasks))
+    for task in tasks:
         title = f"{task}, {options.bits} bits, {len(seeds)} splits"
         columns = [f"{score}, {n}" for n in counts for score in ("recall", "map")]
         table = Table("rows of the new model", "method", *columns, title=title, box=MARKDOWN)
@@ -162,9 +162,14 @@ def main() -> None:
                 made = (
                     delayed(scores)(task, case, method, n, options.bits, seed) for seed in seeds
                 )
-                row += cells(Parallel(options.jobs)(made))
+                values = np.array(Parallel(options.jobs)(made))
+                row += cells(values)
+                labels = [task, options.bits, n, method, *([case] if case in CASES else [])]
+                recorder.add(values[:, 0], *labels, "recall")
+                recorder.add(100 * values[:, 1], *labels, "map")
             table.add_row(case, method, *row)
         Console(width=140).print(table)
+    recorder.write()
 
 
 if __name__ == "__main__":

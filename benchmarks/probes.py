@@ -1,6 +1,6 @@
 """Measure what an inverted file costs in score, compared with exact search.
 
-    python benchmarks/probes.py [--probes 1,4,8,16,32] [--splits 3]
+    python benchmarks/probes.py [--probes 1,4,8,16,32] [--splits 3] [--record FILE]
 
 ATH.unsupervised, 64 bits, 10 iterations: CIFAR-10 GIST in two halves of 20,000 rows, and MNIST
 (20,000 rows) to USPS (7,291). The k-NN graphs and the W-steps search n_probe cells. Printed: recall
@@ -12,12 +12,12 @@ CPU time of one fit. Needs the data pack ($BRIDGEHASH_DATA).
 from __future__ import annotations
 
 import argparse
-import os
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+from recorded import DATA, Recorder, add_option
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
@@ -27,7 +27,6 @@ from bridgehash.datasets import TransferTask
 from bridgehash.datasets.mnist_usps import shrunk
 from bridgehash.neighbors.cells import Cells, recall
 
-DATA = Path(os.environ.get("BRIDGEHASH_DATA") or Path(__file__).parents[2] / "shared" / "data")
 N = 20_000
 
 
@@ -83,14 +82,27 @@ def main() -> None:
     )
     parser.add_argument("--probes", default="1,4,8,16,32")
     parser.add_argument("--splits", type=int, default=3)
+    add_option(parser)
     options = parser.parse_args()
+    files = ("cifar10_gist512.npz", "mnist_usps.npz")
+    recorder = Recorder(options.record, range(options.splits), files)
     warnings.simplefilter("ignore")
     console = Console(width=140)
     heads = ("n_probe", "recall, graph", "recall, W", "cross", "single", "seconds")
-    for name, draw in (("CIFAR-10, 20,000 x 20,000", halves), ("MNIST → USPS", digits)):
+    for name, draw in (("CIFAR-10", halves), ("MNIST → USPS", digits)):
         tasks = [draw(seed) for seed in range(options.splits)]
         exact = np.array([measured(task, None, seed) for seed, task in enumerate(tasks)])
         table = Table(*heads, box=MARKDOWN)
+
+        def add(
+            cells: object, values: NDArray, graph: float, bridge: float, name: str = name
+        ) -> None:
+            for column, each in zip(("cross", "single", "seconds"), values.T, strict=True):
+                recorder.add(each, name, cells, column)
+            recorder.add([graph], name, cells, "recall of graph")
+            recorder.add([bridge], name, cells, "recall of W-step")
+
+        add("all", exact, 1.0, 1.0)
         areas = [f"{mean:.2f}" for mean in exact.mean(axis=0)]
         table.add_row("exact", "1", "1", areas[0], areas[1], f"{exact[:, 2].mean():.0f}")
         for n_probe in map(int, options.probes.split(",")):
@@ -102,9 +114,11 @@ def main() -> None:
             ]
             graph, bridge = recalls(tasks[0], n_probe, 0)
             seconds = f"{areas[:, 2].mean():.0f}"
+            add(n_probe, np.column_stack([change, areas[:, 2]]), graph, bridge)
             table.add_row(str(n_probe), f"{graph:.3f}", f"{bridge:.3f}", *shown, seconds)
         console.print(name)
         console.print(table)
+    recorder.write()
 
 
 if __name__ == "__main__":

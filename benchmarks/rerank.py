@@ -18,6 +18,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from joblib import Parallel, delayed
+from recorded import Recorder, add_option
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
@@ -65,18 +66,25 @@ def main() -> None:
     parser.add_argument("--bits", type=int, default=32)
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=2)
+    add_option(parser)
     options = parser.parse_args()
+    files = ("office_caltech10.npz", "pacs.npz")
+    recorder = Recorder(options.record, range(options.splits), files)
     columns = ("task", "cross", "re-ranked", "gain", "single", "re-ranked", "gain")
     table = Table(*columns, box=MARKDOWN)
     for task in TASKS:
         runs = Parallel(options.jobs)(
             delayed(scores)(task, options.bits, seed) for seed in range(options.splits)
         )
+        names = ("cross", "cross re-ranked", "single", "single re-ranked")
+        for name, values in zip(names, np.transpose(runs), strict=True):
+            recorder.add(values, task, options.bits, name)
         mean, spread = np.mean(runs, axis=0), np.std(runs, axis=0)
         cells = [f"{m:.1f} ± {s:.1f}" for m, s in zip(mean, spread, strict=True)]
         gains = [f"{mean[i + 1] - mean[i]:+.1f}" for i in (0, 2)]
         table.add_row(task, cells[0], cells[1], gains[0], cells[2], cells[3], gains[1])
     Console(width=None if os.isatty(1) else 160).print(table)
+    recorder.write()
 
 
 if __name__ == "__main__":

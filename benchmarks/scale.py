@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from recorded import Recorder, add_option
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
@@ -112,7 +113,7 @@ def scaled(sizes: dict[str, int], scale: float) -> dict[str, int]:
     return {name: max(64, round(scale * n)) if name[0] == "n" else n for name, n in sizes.items()}
 
 
-def million(console: Console, scale: float) -> None:
+def million(console: Console, scale: float, recorder: Recorder) -> None:
     sizes = scaled(MILLION, scale)
     table = Table("fit", "seconds", "per iteration", "peak GiB", "GiB before the fit", box=MARKDOWN)
     rows = [
@@ -127,6 +128,8 @@ def million(console: Console, scale: float) -> None:
         result = alone(sizes | {"variant": title.split(",")[0]} | more)
         per_round = f"{result['seconds'] / result['n_iter']:.1f}"
         console.print(f"{title}: {result}")
+        for name in ("seconds", "peak", "before"):
+            recorder.add([result[name]], title, scale, name)
         table.add_row(
             title,
             f"{result['seconds']:.1f}",
@@ -195,6 +198,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="factor on the numbers of rows")
     parser.add_argument("--out", type=Path, default=Path("scale"), help="name of the plot")
     parser.add_argument("--one", help=argparse.SUPPRESS)
+    add_option(parser)
     options = parser.parse_args()
     if options.one:
         print(json.dumps(one_fit(json.loads(options.one))))
@@ -202,7 +206,9 @@ def main() -> None:
     console = Console(width=140)
     parts = options.part.split(",")
     if "million" in parts:
-        million(console, options.scale)
+        recorder = Recorder(options.record)
+        million(console, options.scale, recorder)
+        recorder.write()
     if "growth" in parts:
         growth(console, options.scale, options.out)
     if "gpu" in parts:

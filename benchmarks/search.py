@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from recorded import Recorder, add_option, record_cells
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
@@ -103,12 +104,16 @@ def exact_row(n: int, bits: int, n_queries: int, k: int) -> list[str]:
     ]
 
 
-def exact(millions: list[float], lengths: list[int], n_queries: int, k: int) -> None:
+def exact(
+    millions: list[float], lengths: list[int], n_queries: int, k: int, recorder: Recorder
+) -> None:
     columns = ("codes", "bits", "q/s", "faiss heap", "faiss count", "ratio", "bound", "one", "same")
     table = Table(*columns, box=MARKDOWN)
     for million in millions:
         for bits in lengths if million <= 1 else lengths[:1]:
-            table.add_row(*exact_row(int(million * 1e6), bits, n_queries, k))
+            cells = exact_row(int(million * 1e6), bits, n_queries, k)
+            table.add_row(*cells)
+            record_cells(recorder, cells[:2], columns[2:-1], cells[2:-1])
     CONSOLE.print(table)
 
 
@@ -129,7 +134,7 @@ def mixture(n: int, rng: np.random.Generator, centres: np.ndarray, W: np.ndarray
     return pack(X.astype(np.float32) @ W)
 
 
-def approximate() -> None:
+def approximate(recorder: Recorder) -> None:
     import faiss
 
     rng = np.random.default_rng(0)
@@ -151,10 +156,13 @@ def approximate() -> None:
     table = Table("k", "q/s", "plain faiss", "ratio", "recall", "faiss's", "lists", box=MARKDOWN)
     for k in (10, 100):
         ours, theirs = (best(lambda one=one, k=k: one.search(queries, k)) for one in (index, plain))
-        speeds = (f"{len(queries) / seconds:,.0f}" for seconds in (ours, theirs))
-        recalls = (f"{recall(one.search(queries, k)):.3f}" for one in (index, plain))
+        speeds = [f"{len(queries) / seconds:,.0f}" for seconds in (ours, theirs)]
+        recalls = [f"{recall(one.search(queries, k)):.3f}" for one in (index, plain)]
         probes = f"{lists.n_probe} of {lists.n_lists}"
-        table.add_row(str(k), *speeds, f"{theirs / ours:.2f}", *recalls, probes)
+        cells = [str(k), *speeds, f"{theirs / ours:.2f}", *recalls]
+        table.add_row(*cells, probes)
+        columns = ("q/s", "plain faiss", "ratio", "recall", "faiss's recall")
+        record_cells(recorder, ["approximate", str(k)], columns, cells[1:])
     CONSOLE.print("approximate, 1,000,000 x 64 bits, one thread")
     CONSOLE.print(table)
 
@@ -195,15 +203,18 @@ def main() -> None:
     parser.add_argument("--bits", default="64,128,256")
     parser.add_argument("--queries", type=int, default=512)
     parser.add_argument("--k", type=int, default=100)
+    add_option(parser)
     options = parser.parse_args()
+    recorder = Recorder(options.record)
     faiss.omp_set_num_threads(1)
     millions = [float(one) for one in options.million.split(",")]
     lengths = [int(one) for one in options.bits.split(",")]
-    exact(millions, lengths, options.queries, options.k)
+    exact(millions, lengths, options.queries, options.k, recorder)
     threads(options.k)
-    approximate()
+    approximate(recorder)
     memory()
     compilation()
+    recorder.write()
 
 
 if __name__ == "__main__":

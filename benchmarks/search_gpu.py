@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import torch
+from recorded import Recorder, add_option, record_cells
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
@@ -57,13 +58,18 @@ def main() -> None:
     parser.add_argument("--bits", default="64,128,256")
     parser.add_argument("--queries", type=int, default=4096)
     parser.add_argument("--k", type=int, default=100)
+    add_option(parser)
     options = parser.parse_args()
+    recorder = Recorder(options.record)
     table = Table("codes", "bits", "q/s", "one query", "CPU, one thread, q/s", "same", box=MARKDOWN)
     for million in map(float, options.million.split(",")):
         for bits in map(int, options.bits.split(",")):
-            table.add_row(*row(int(million * 1e6), bits, options.queries, options.k))
+            cells = row(int(million * 1e6), bits, options.queries, options.k)
+            table.add_row(*cells)
+            record_cells(recorder, cells[:2], ("q/s", "one query", "CPU"), cells[2:5])
     print(torch.cuda.get_device_name())
     Console(width=120).print(table)
+    recorder.write()
 
 
 if __name__ == "__main__":

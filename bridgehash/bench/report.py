@@ -85,6 +85,8 @@ class ReportSection:
     @property
     def progress(self) -> str:
         """Return how many fits are done, of how many."""
+        if not self.runs:
+            return "not run"
         is_quick = self.lengths and not set(self.lengths) & set(self.suite.n_bits)
         n_done = len(self.done)
         return f"{n_done}, quick" if is_quick else f"{n_done} of {len(jobs_of(self.suite)):,}"
@@ -148,7 +150,8 @@ def report_page(suites: Sequence[Suite], records: list[Record]) -> str:
 
 
 def _totals(sections: list[ReportSection]) -> str:
-    fits = {id(run.record): run for section in sections for run in section.runs}.values()
+    runs = (run for section in sections for run in section.runs)
+    fits = {run.record.get("key", id(run.record)): run for run in runs}.values()
     done = [run for run in fits if run.finished]  # suites may share fits: each counts once
     return (
         f"{len(done):,} {'fit' if len(done) == 1 else 'fits'} finished and "
@@ -217,6 +220,7 @@ def _sources(records: list[Record]) -> dict[str, list[str] | list[tuple[str, str
     return {
         "data": sorted({item for record in records for item in record.get("data", {}).items()}),
         "versions": sorted(versions),
+        "commits": sorted({record["commit"] for record in records if "commit" in record}),
         "devices": sorted({str(record.get("device", "")) for record in records}),
         "finished": sorted(str(record["finished"]) for record in records if "finished" in record),
     }

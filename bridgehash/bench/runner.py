@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import threading
 import time
 import traceback
@@ -20,18 +19,16 @@ from multiprocessing import get_context, parent_process
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
-import sklearn
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from .._core.errors import MissingDataError
 from .._core.files import StrPath
 from .._core.validation import UNKNOWN
-from .._version import __version__
 from ..datasets import TaskSpec, TransferTask
 from ..metrics.evaluate import Scores, evaluate
 from .extras import EXTRAS
+from .origin import run_origin
 from .spec import FEW, QUICK_BITS, QUICK_SEEDS, SEEN, MethodSpec, Suite
 from .store import Record, ResultStore, record_key
 
@@ -78,7 +75,7 @@ def run_job(job: Job, folder: StrPath | None = None) -> Record:
     """Fit and score one job and return its record; an error becomes part of the record."""
     checksums = job.task.checksums(folder)
     identity = job.identity(checksums)
-    record = {"key": record_key(identity), **identity, "label": job.method.label, **_where()}
+    record = {"key": record_key(identity), **identity, "label": job.method.label, **run_origin()}
     try:
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -136,20 +133,6 @@ def _scores(scores: Scores) -> dict[str, Any]:
     )
     values = {name: value for name, value in vars(scores).items() if name != "histogram"}
     return values | {"pairs": pairs, "relevant": relevant}
-
-
-def _where() -> dict[str, Any]:
-    return {
-        "versions": {
-            "bridgehash": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "scipy": scipy.__version__,
-            "scikit-learn": sklearn.__version__,
-        },
-        "device": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
-        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
 
 
 def pending(jobs: Iterable[Job], done: dict[str, Record], folder: StrPath | None) -> list[Job]:

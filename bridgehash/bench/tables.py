@@ -45,7 +45,7 @@ def runs_of(suite: Suite, records: Iterable[Record]) -> list[Run]:
 
     A fit may have several records: with more extras, or on an older data file. A finished record
     is preferred to a failed one, then the latest. Records with other settings, such as an older
-    default, are ignored.
+    default, are ignored, and so are records that were kept for another suite.
     """
     labels = {_setting(m.use, m.labels, m.settings): m.label for m in suite.methods}
     tasks = [str(task) for task in suite.tasks]
@@ -53,7 +53,8 @@ def runs_of(suite: Suite, records: Iterable[Record]) -> list[Run]:
     for record in sorted(records, key=lambda r: ("scores" in r, r.get("finished", ""))):
         settings = record.get("settings", {})
         label = labels.get(_setting(record["use"], record["labels"], settings))
-        wanted = record["task"] in tasks and record["seed"] < suite.seeds
+        mine = record.get("suite", suite.name) == suite.name
+        wanted = mine and record["task"] in tasks and record["seed"] < suite.seeds
         if label is not None and wanted and set(suite.extras) <= set(record.get("extras", ())):
             run = Run(label, record["task"], record["n_bits"], record["seed"], record)
             best[run[:4]] = run

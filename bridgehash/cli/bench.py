@@ -47,6 +47,10 @@ Cores = Annotated[
         help="Fits at the same time. Default: all cores.",
     ),
 ]
+Records = Annotated[
+    Path | None,
+    typer.Option("--records", help="Read records that `bench keep` wrote to this folder."),
+]
 Rerun = Annotated[bool, typer.Option("--rerun", help="Run finished fits again.")]
 
 
@@ -125,13 +129,13 @@ def run(
             note(f"{record['label']} on {record['task']} failed: {record['error']}")
         if len(failed) > 10:
             note(f"{len(failed) - 10} more failed; see their records")
-        _show(plan, store)
+        _show(plan, list(store.records().values()))
         ran.append(plan)
     if not ran:
         raise InputError(next(iter(without_data.values())))
     for name, reason in without_data.items():
         note(f"{name} is skipped: {reason}")
-    _write_report(ran, store, out)
+    _write_report(ran, list(store.records().values()), store.path, out)
 
 
 def _follow(steps: Iterable[SuiteProgress], reach: Callable[[int, int], None]) -> list[Record]:
@@ -149,7 +153,7 @@ def _follow(steps: Iterable[SuiteProgress], reach: Callable[[int, int], None]) -
 
 
 @app.command()
-def show(suites: SuiteNames, out: Folder = Path("bench")) -> None:
+def show(suites: SuiteNames, out: Folder = Path("bench"), records: Records = None) -> None:
     """Print the tables of suites from their records.
 
     \b
@@ -158,21 +162,70 @@ def show(suites: SuiteNames, out: Folder = Path("bench")) -> None:
     """
     from bridgehash.bench.spec import load_suites
 
-    for plan in load_suites(suites):
-        _show(plan, _filled(out))
+    plans = load_suites(suites)
+    found = _records(plans, out, records)
+    for plan in plans:
+        _show(plan, found)
 
 
 @app.command()
-def report(suites: SuiteNames, out: Folder = Path("bench")) -> None:
+def report(suites: SuiteNames, out: Folder = Path("bench"), records: Records = None) -> None:
     """Write one self-contained page of tables and figures.
 
     \b
     Example:
       bridgehash bench report '*-twin'
+      bridgehash bench report '*-twin' --records docs/results/records --out results
     """
     from bridgehash.bench.spec import load_suites
 
-    _write_report(load_suites(suites), _filled(out), out)
+    plans = load_suites(suites)
+    _write_report(plans, _records(plans, out, records), records or _store(out).path, out)
+
+
+@app.command()
+def keep(
+    suites: SuiteNames,
+    records: Annotated[
+        Path, typer.Option("--records", help="Folder of small files to put under version control.")
+    ],
+    out: Folder = Path("bench"),
+) -> None:
+    """Write the records of suites to small files, one per suite, for a repository.
+
+    A rerun that changes no result changes no file.
+
+    \b
+    Example:
+      bridgehash bench keep '*-twin' --records docs/results/records
+    """
+    from bridgehash.bench.kept import keep_records, kept_path
+    from bridgehash.bench.spec import load_suites
+    from bridgehash.bench.tables import runs_of
+
+    plans = load_suites(suites)
+    found = _records(plans, out, None)
+    ran = [plan for plan in plans if runs_of(plan, found)]
+    if not ran:
+        raise InputError("no records of these suites; use `bridgehash bench run` first", str(out))
+    for plan in ran:
+        with named(kept_path(records, plan), writing=True):
+            n_kept = keep_records(plan, found, records)
+        show_fields([("suite", plan.name), ("records", f"{n_kept} kept")])
+
+
+def _records(plans: list[Suite], out: Path, kept: Path | None) -> list[Record]:
+    """Return kept records of some suites, or else all records of a folder."""
+    from bridgehash.bench.kept import kept_records
+
+    if kept is not None:
+        if not kept.is_dir():
+            raise InputError("folder not found; use `bridgehash bench keep` first", str(kept))
+        return kept_records(plans, kept)
+    store = _store(out)
+    if not store.path.is_file():
+        raise InputError("no records yet; use `bridgehash bench run` first", str(store.path))
+    return list(store.records().values())
 
 
 def _store(out: Path) -> ResultStore:
@@ -182,18 +235,9 @@ def _store(out: Path) -> ResultStore:
     return ResultStore(out / "records.jsonl")
 
 
-def _filled(out: Path) -> ResultStore:
-    """Return the store if it exists."""
-    store = _store(out)
-    if not store.path.is_file():
-        raise InputError("no records yet; use `bridgehash bench run` first", str(store.path))
-    return store
-
-
-def _show(suite: Suite, store: ResultStore) -> None:
+def _show(suite: Suite, records: list[Record]) -> None:
     from bridgehash.bench.tables import agreements, result_table, runs_of
 
-    records = list(store.records().values())
     results().print(Text(suite.title, "bold"), soft_wrap=True)
     for side in suite.sides:
         for metric in suite.metrics:
@@ -225,10 +269,11 @@ def _print(table: ResultTable) -> None:
         console.print(Text(f"{table.side}, {table.metric}, {table.tally}"), soft_wrap=True)
 
 
-def _write_report(plans: list[Suite], store: ResultStore, out: Path) -> None:
+def _write_report(plans: list[Suite], records: list[Record], source: Path, out: Path) -> None:
     from bridgehash.bench.report import write_report
 
     path = out / f"{plans[0].name if len(plans) == 1 else 'report'}.html"
     with named(path, writing=True):
-        write_report(plans, list(store.records().values()), path)
-    show_fields([("records", str(store.path)), ("report", str(path))])
+        out.mkdir(parents=True, exist_ok=True)
+        write_report(plans, records, path)
+    show_fields([("records", str(source)), ("report", str(path))])

@@ -167,6 +167,18 @@ def test_fits_that_suites_share_count_once(suite: Suite, record: Make) -> None:
     assert len(set(page.ids)) == len(page.ids)
 
 
+def test_suites_without_records_are_not_run(suite: Suite, record: Make) -> None:
+    other = parse_suite("other", TEXT.format(more="").replace("[16, 32]", "[64]"))
+    text = report_page([suite, other], [record(commit="abc123")])
+    page = Page(text)
+    assert [row[1] for row in page.tables[0][1:]] == [" 1 of 24", " 1, quick"]
+    assert "Not run yet" not in text
+    assert "<dt>Commit</dt><dd><code>abc123</code>" in text
+    text = report_page([suite, other], [record(n_bits=32)])
+    assert Page(text).tables[0][2][1] == " not run"
+    assert text.count("Not run yet.") == 1
+
+
 def test_odd_names_are_escaped(record: Make) -> None:
     pytest.importorskip("matplotlib")
     suite = parse_suite('my "odd" \\1 <suite>', TEXT.format(more='figure = "pr"'))
@@ -182,7 +194,7 @@ def test_every_suite_has_a_page_before_it_has_run() -> None:
         assert page.headings[0] == 1
         assert page.headings.count(1) == 1
         assert all(b <= a + 1 for a, b in pairwise(page.headings))
-        assert "missing" in str(page.tables)
+        assert page.tables[0][1][1] == " not run"
 
 
 def test_without_matplotlib_the_tables_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
