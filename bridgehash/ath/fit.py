@@ -100,8 +100,10 @@ def learn(ath: Any, data: TrainingData, options: RuntimeOptions) -> FitResult:
     source, target = _features(ath, data, rng)
     solution, agreement = _solve(ath, source, target, data, rng, options.verbose)
     target_encoder = target.encoder(solution.A_t)
-    own = ath.source_encoder == "own"
-    encoders = (source.encoder(solution.A_s) if own else target_encoder, target_encoder)
+    of_target = ath.source_encoder == "target" or (
+        ath.source_encoder == "auto" and _same_space(ath, data)
+    )
+    encoders = (target_encoder if of_target else source.encoder(solution.A_s), target_encoder)
     if mapped is not None:
         encoders = mapped.encoders(*encoders)
     if not isinstance(home, Blocks):
@@ -139,7 +141,7 @@ def _with_completed_labels(
 
 @dataclass(frozen=True)
 class Features:
-    """One domain as the solver sees it: rows of mean zero and root-mean-square norm one."""
+    """One domain as the solver sees it: centred rows, by default of root-mean-square norm one."""
 
     X: Any  # (n, m) centred and scaled φ(x): an array, or a BlockRows
     Z: Any  # (n, min(n, m)) the same rows in the space they span
@@ -149,8 +151,10 @@ class Features:
     maps: Sequence[Any]
 
     @classmethod
-    def standardised(cls, X: Array, mean: Array, maps: Sequence[Any], name: str) -> Features:
-        """Centre mapped rows by `mean` and scale them."""
+    def standardised(
+        cls, X: Array, mean: Array, maps: Sequence[Any], name: str, unit_scale: bool
+    ) -> Features:
+        """Centre mapped rows by `mean` and, if wanted, scale them."""
         if maps:  # a new array, made by the maps
             X -= mean
         else:
@@ -161,7 +165,10 @@ class Features:
         xp = array_namespace(X)
         if scale <= 100 * float(xp.finfo(X.dtype).eps) * float(xp.max(xp.abs(mean))):
             raise InputError("all rows are equal; nothing can be learned from them", name)
-        X *= 1.0 / scale
+        if unit_scale:
+            X *= 1.0 / scale
+        else:
+            scale = 1.0
         return cls(X, *row_space(X), mean, scale, maps)
 
     def inside(self, A: Array) -> Array:
@@ -183,34 +190,35 @@ def _features(
 ) -> tuple[Features, Features]:
     """Map, centre and scale both domains, in one floating type."""
     X_s, X_t = data.X_source, data.X_target
-    _same_space(ath, X_s.shape[1], X_t.shape[1])
+    joint = _same_space(ath, data) and ath.center != "domain"
     if isinstance(X_s, Blocks):
-        return _features_in_blocks(ath, X_s, X_t)
+        return _features_in_blocks(ath, X_s, X_t, joint=joint)
     xp = array_namespace(X_s, X_t)
     dtype = xp.result_type(X_s, X_t)
     maps_s, Z_s = _mapped(ath, xp.astype(X_s, dtype, copy=False), rng)
     maps_t, Z_t = _mapped(ath, xp.astype(X_t, dtype, copy=False), rng)
     means = [column_means(Z_s), column_means(Z_t)]
-    if ath.center == "joint":
+    if joint:
         n_s, n_t = Z_s.shape[0], Z_t.shape[0]
-        joint = (n_s * means[0] + n_t * means[1]) / (n_s + n_t)
-        means = [joint, joint]
+        means = [(n_s * means[0] + n_t * means[1]) / (n_s + n_t)] * 2
     return (
-        Features.standardised(Z_s, means[0], maps_s, "X_source"),
-        Features.standardised(Z_t, means[1], maps_t, "X_target"),
+        Features.standardised(Z_s, means[0], maps_s, "X_source", ath.unit_scale),
+        Features.standardised(Z_t, means[1], maps_t, "X_target", ath.unit_scale),
     )
 
 
-def _features_in_blocks(ath: Any, *domains: Blocks) -> tuple[Features, Features]:
+def _features_in_blocks(ath: Any, *domains: Blocks, joint: bool) -> tuple[Features, Features]:
     """The same for rows that are read in blocks."""
     dtype = np.result_type(*(blocks.dtype for blocks in domains))
     rows = [
         BlockRows.standardised(blocks.astype(dtype), ath.unit_rows, name=name)
         for blocks, name in zip(domains, ("X_source", "X_target"), strict=True)
     ]
-    if ath.center == "joint":
-        joint = (rows[0].moments | rows[1].moments).mean
-        rows = [X.recentred(joint) for X in rows]
+    if joint:
+        mean = (rows[0].moments | rows[1].moments).mean
+        rows = [X.recentred(mean) for X in rows]
+    if not ath.unit_scale:
+        rows = [X.unscaled() for X in rows]
     features = []
     for X in rows:
         maps = [UnitRows().fit(X.take([0]))] if ath.unit_rows else []
@@ -230,8 +238,9 @@ def _mapped(ath: Any, X: Array, rng: np.random.RandomState) -> tuple[list[Any], 
     return maps, X
 
 
-def _same_space(ath: Any, d_s: int, d_t: int) -> bool:
+def _same_space(ath: Any, data: TrainingData) -> bool:
     """Whether the columns of both domains mean the same."""
+    d_s, d_t = data.X_source.shape[1], data.X_target.shape[1]
     possible = d_s == d_t and ath.feature_map is None
     wanted = {"auto": possible, "same": True, "separate": False}[ath.feature_space]
     wanted = wanted or ath.target_map is not None
@@ -262,7 +271,7 @@ def _solve(
     y_s, y_t = data.y_source, data.y_target
     domains = _domain(ath, "source", source, y_s), _domain(ath, "target", target, y_t)
     rule = part(ath, "bipartite").rule(data)
-    same = _same_space(ath, data.X_source.shape[1], data.X_target.shape[1])
+    same = _same_space(ath, data)
     X_s, X_t = (source.X, target.X) if same else (source.Z, target.Z)
     raw = (data.X_source, data.X_target)
     context = StartContext(X_s, X_t, y_s, y_t, same, ath.n_bits, ath.ridge, rng, raw)
@@ -273,7 +282,8 @@ def _solve(
             replace(domains[0], held=source.inside(A_s)),
             replace(domains[1], held=target.inside(A_t)),
         )
-    settings = {"lam": ath.lam, "ridge": ath.ridge, "max_iter": ath.max_iter, "tol": ath.tol}
+    names = ("lam", "ridge", "ridge_target", "step_order", "max_iter", "tol")
+    settings = {name: getattr(ath, name) for name in names}
     bar: AbstractContextManager[Callable[[str], None]] = nullcontext(lambda note: None)
     if verbose:
         bar = progress("ATH", ath.max_iter, visible=True)

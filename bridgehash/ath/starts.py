@@ -73,8 +73,13 @@ class Start:
             raise InputError("'start' needs a linear start such as LocalStart()", "ridge_towards")
         return self.A_s, self.A_t
 
-    def scaled(self, size: float) -> Start:
-        """Return the start with projections of mean magnitude `size` in each domain."""
+    def scaled(self, size: float | None) -> Start:
+        """Return the start with projections of mean magnitude `size` in each domain.
+
+        None: the start as it is.
+        """
+        if size is None:
+            return self
         changed: dict[str, Any] = {}
         for H, A, domain in ((self.H_s, self.A_s, "s"), (self.H_t, self.A_t, "t")):
             xp = array_namespace(H)
