@@ -185,7 +185,7 @@ def test_mistakes_are_one_line(
         ("bench run table5twin", "'table5twin'; did you mean 'table5-twin'?"),
         ("bench run theirs.toml", "theirs.toml"),
         ("bench run table2", "office_home.npz"),
-        ("bench run table4", "office-caltech10/amazon.vgg16.npz"),
+        ("bench run table4", "amazon_decaf.mat is not on this machine"),
         ("bench run", "Missing argument 'SUITE...'"),
         ("bench run tiny.toml --jobs 0", "--jobs"),
         ("bench show tiny.toml", "bench/records.jsonl: no records yet"),
