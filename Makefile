@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-browser test-slow test-oldest test-milvus check levels compared cifar choices pairs benchmark search load hostile docs format clean
+.PHONY: demo test test-browser test-slow test-oldest test-milvus check levels compared cifar choices pairs signs benchmark search load hostile docs format clean
 
 demo: $(READY)
 	$(BIN)/bridgehash demo --out demo
@@ -57,6 +57,9 @@ choices: $(READY)
 
 pairs: $(READY)
 	$(BIN)/python benchmarks/pairs.py
+
+signs: $(READY)
+	$(BIN)/python benchmarks/pca_signs.py
 
 search: $(READY)
 	$(BIN)/python benchmarks/search.py
