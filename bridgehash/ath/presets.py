@@ -51,8 +51,14 @@ def _constants(*values: float) -> dict[str, float]:
 
 _SUPERVISED = {"source_graph": "labels", "target_graph": "labels", "bipartite": "labels"}
 _MUTUAL = KNNGraph(n_neighbors=20, mutual=True)
-_FROM_PCA = {"start": "pca", "start_scale": None, "max_iter": 10, "tol": 0.0}
-_KNN = {"source_graph": "knn", "target_graph": "knn"}
+_LEARNED = {"source_graph": "knn", "target_graph": "knn", "bipartite": "adaptive"}
+_PRINTED = {
+    "start": "pca",
+    "start_scale": None,
+    "ridge": 1e-2,  # the paper gives no value
+    "max_iter": 10,
+    "tol": 0.0,
+}
 
 PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
     "unsupervised": {
@@ -98,22 +104,21 @@ PRESETS["paired"] = {
 }
 
 PUBLISHED: dict[str, dict[str, Any]] = {  # α_s   α_t   β_s   β_t   λ
-    "unsupervised": {**_constants(1e-2, 1e-1, 1e-3, 1e-1, 1.0), **_KNN},
+    "unsupervised": {**_constants(1e-2, 1e-1, 1e-3, 1e-1, 1.0), **_LEARNED, **_PRINTED},
     "semi_supervised": {
         **_constants(1e-1, 1e-1, 1e3, 1e-2, 1.0),
-        **_KNN,
+        **_LEARNED,
+        **_PRINTED,
         "source_graph": "labels",
     },
-    "supervised": {**_constants(1e-3, 1e-1, 1e-2, 1e-2, 1e-2), **_SUPERVISED},
+    "supervised": {**_constants(1e-3, 1e-1, 1e-2, 1e-2, 1e-2), **_SUPERVISED, **_PRINTED},
     "kernel": {
         **_constants(1e-2, 1.0, 1e-3, 1e-3, 1e-2),
         **_SUPERVISED,
+        **_PRINTED,
         "feature_map": "anchors",
     },
 }
-for _settings in PUBLISHED.values():
-    _settings.update(_FROM_PCA, ridge=1e-2)  # the paper adds a ridge and does not give its value
-
 AUTHORS: dict[str, dict[str, Any]] = {
     "unsupervised": PUBLISHED["unsupervised"]
     | {
@@ -129,10 +134,10 @@ AUTHORS: dict[str, dict[str, Any]] = {
 }
 
 Published = bool | Literal["authors"]
-_KNOWN: dict[Published, tuple[str, dict[str, dict[str, Any]]]] = {
-    False: ("preset", PRESETS),
-    True: ("published preset", PUBLISHED),
-    "authors": ("preset with published='authors'", AUTHORS),
+_KNOWN: dict[Published, dict[str, dict[str, Any]]] = {
+    False: PRESETS,
+    True: PUBLISHED,
+    "authors": AUTHORS,
 }
 
 
@@ -155,7 +160,13 @@ def preset(
             "script)",
             "published",
         )
-    kind, known = _KNOWN[published]
+    known = _KNOWN[published]
     if name not in known:
+        if published == "authors":
+            raise InputError(
+                f"'authors' is not available for {name}; their script has {', '.join(known)} only",
+                "published",
+            )
+        kind = "published preset" if published else "preset"
         raise InputError(unknown(kind, name, known), "preset")
     return {key: deepcopy(value) for key, value in known[name].items()} | dict(parameters or {})

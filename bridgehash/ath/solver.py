@@ -85,7 +85,7 @@ def solve(
     for _ in range(max_iter):
         if step_order == "BWA":
             B_s, B_t = code_step(H_s), code_step(H_t)
-            W = bipartite(H_s, H_t) if history else W
+            W = bipartite(H_s, H_t) if history else W  # the first is that of the start
         A_s = project_s(B_s, W, H_t)
         H_s = product(source.X, A_s)
         A_t = project_t(B_t, W.T, H_s)
@@ -94,10 +94,8 @@ def solve(
             B_s, B_t = code_step(H_s), code_step(H_t)
             W = bipartite(H_s, H_t)
         terms = objective(source, target, (H_s, H_t), (B_s, B_t), W, lam=lam)
-        shrinkage = ridges[0] * ridge_distance(source, A_s) + ridges[1] * ridge_distance(
-            target, A_t
-        )
-        history.append(Objective(*terms, shrinkage))
+        distances = ridge_distance(source, A_s), ridge_distance(target, A_t)
+        history.append(Objective(*terms, ridges[0] * distances[0] + ridges[1] * distances[1]))
         on_iteration(history[-1])
         if len(history) > 1:
             before, now = history[-2].total, history[-1].total

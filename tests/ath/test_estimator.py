@@ -122,7 +122,9 @@ def test_an_unscaled_start_is_used_as_it_is(data):
 
 
 def test_the_script_of_the_authors_exists_without_labels_only():
-    with pytest.raises(InputError, match=r"^preset: unknown .*'supervised'.*unsupervised"):
+    with pytest.raises(
+        InputError, match=r"^published: .* for supervised; .* has unsupervised only"
+    ):
         ATH.supervised(published="authors")
     with pytest.raises(InputError, match=r"^published: 'author' is not allowed; use .*'authors'"):
         ATH.unsupervised(published="author")
