@@ -190,7 +190,7 @@ def _features(
 ) -> tuple[Features, Features]:
     """Map, centre and scale both domains, in one floating type."""
     X_s, X_t = data.X_source, data.X_target
-    joint = _same_space(ath, data) and ath.center != "domain"
+    joint = _joint_mean(ath, data)
     if isinstance(X_s, Blocks):
         return _features_in_blocks(ath, X_s, X_t, joint=joint)
     xp = array_namespace(X_s, X_t)
@@ -259,6 +259,10 @@ def _same_space(ath: Any, data: TrainingData) -> bool:
     return wanted
 
 
+def _joint_mean(ath: Any, data: TrainingData) -> bool:
+    return _same_space(ath, data) and ath.center != "domain"
+
+
 def _solve(
     ath: Any,
     source: Features,
@@ -274,7 +278,8 @@ def _solve(
     same = _same_space(ath, data)
     X_s, X_t = (source.X, target.X) if same else (source.Z, target.Z)
     raw = (data.X_source, data.X_target)
-    context = StartContext(X_s, X_t, y_s, y_t, same, ath.n_bits, ath.ridge, rng, raw)
+    joint = _joint_mean(ath, data)
+    context = StartContext(X_s, X_t, y_s, y_t, same, ath.n_bits, ath.ridge, rng, raw, joint)
     start = part(ath, "start").begin(context).scaled(ath.start_scale)
     if ath.ridge_towards == "start":
         A_s, A_t = start.projections()

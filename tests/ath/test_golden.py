@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.sparse import coo_array
 
-from bridgehash import ATH, AuthorsBipartite
+from bridgehash import ATH, AuthorsBipartite, PCAStart
 from bridgehash.ath.starts import Start
 from bridgehash.ath.steps import code_step
 from bridgehash.codes import pack
@@ -211,6 +211,24 @@ def test_the_settings_are_those_of_the_demo(synthetic):
     assert (ath.start, ath.start_scale) == ("pca", None)
     assert (ath.unit_rows, ath.unit_scale, ath.center) == (False, False, "auto")
     assert AuthorsBipartite().n_neighbors == KNNGraph().n_neighbors == stored["k"]
+
+
+@BITS
+def test_the_start_is_the_stored_one_up_to_signs(mnist_usps, n_bits):
+    """PCA about the mean of a domain, although rows are centred by the mean of both."""
+    seen = []
+
+    class Seen(PCAStart):
+        def begin(self, context):
+            seen.append(super().begin(context))
+            return seen[-1]
+
+    ath = ATH.unsupervised(n_bits, published="authors", start=Seen("domain", None), max_iter=1)
+    ath.fit(mnist_usps.X_s, mnist_usps.X_t)
+    stored = mnist_usps.start(f"b{n_bits}_")
+    for ours, theirs in zip((seen[0].H_s, seen[0].H_t), (stored.H_s, stored.H_t), strict=True):
+        signs = np.sign((ours * theirs).sum(axis=0))
+        np.testing.assert_allclose(ours * signs, theirs, atol=1e-6)
 
 
 def test_the_target_encodes_both_domains_of_one_feature_space(mnist_usps):
