@@ -152,7 +152,7 @@ class Features:
 
     @classmethod
     def standardised(
-        cls, X: Array, mean: Array, maps: Sequence[Any], name: str, unit_scale: bool
+        cls, X: Array, mean: Array, maps: Sequence[Any], name: str, unit_scale: bool = True
     ) -> Features:
         """Centre mapped rows by `mean` and, if wanted, scale them."""
         if maps:  # a new array, made by the maps
