@@ -218,7 +218,7 @@ class ResultTable(ScoreTable):
         tested = [lead for lead in leads if not isnan(lead.p)]
         if not tested:
             n = max(lead.n_splits for lead in leads)
-            return f"{super().tally} ({n} splits are too few to test this)"
+            return f"{super().tally} (too few splits to test this: {n})"
         clear = Counter(lead.best for lead in tested if lead.clear)
         counts = ", ".join(f"{label} {n}" for label, n in clear.most_common()) or "none"
         undecided = len(leads) - clear.total()

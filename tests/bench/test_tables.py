@@ -192,7 +192,7 @@ def test_only_clear_leads_are_counted(suite: Suite, record: Make) -> None:
     assert tally(8, (0.1, 0.1)) == f"{words}: ATH 2; undecided 0"
     assert tally(8, (0.1, -0.0003)) == f"{words}: ATH 1; undecided 1"
     assert tally(8, (-0.0003, -0.0003)) == f"{words}: none; undecided 2"
-    assert tally(3, (0.1, 0.1)) == "best in 2 columns: ATH 2 (3 splits are too few to test this)"
+    assert tally(3, (0.1, 0.1)) == "best in 2 columns: ATH 2 (too few splits to test this: 3)"
 
 
 def test_published_tables_are_complete() -> None:
