@@ -38,6 +38,9 @@ from .ath import (
     AdaptiveBipartite as AdaptiveBipartite,
 )
 from .ath import (
+    AuthorsBipartite as AuthorsBipartite,
+)
+from .ath import (
     GivenBipartite as GivenBipartite,
 )
 from .ath import (

@@ -7,7 +7,7 @@ about a method (kind, inputs, citation) are stored with its class.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from . import baselines
 from ._core.errors import InputError, unknown
 from ._core.validation import class_ids
 from .ath import ATH
+from .ath.presets import AUTHORS, PUBLISHED, Published
 from .baselines import Shared
 from .baselines.itq_plus import LAPITQ_PLUS
 from .models.base import About, BaseHasher, BaseTransferHasher
@@ -84,6 +85,10 @@ _ATH: dict[str, About] = {
     "paired": About("paired", _OURS, ("pairs",)),
     "structural": About("unsupervised", _OURS),
 }
+_PUBLISHED: dict[Published, tuple[Collection[str], str]] = {
+    True: (PUBLISHED, "as the paper prints it"),
+    "authors": (AUTHORS, "as in the script of the authors"),
+}
 
 
 def _ath_methods() -> dict[str, Method]:
@@ -92,20 +97,25 @@ def _ath_methods() -> dict[str, Method]:
         make = getattr(ATH, preset)
         title = make.__doc__.splitlines()[0]
         methods[ath_name(preset)] = Method(make, about, title)
-        if about.citation is _PAPER:
-            as_printed = f"{title[:-1]}; constants of the paper."
-            published = Method(partial(make, published=True), about, as_printed)
-            methods[ath_name(preset, published=True)] = published
+        for published, (known, words) in _PUBLISHED.items():
+            if preset in known:
+                variant = Method(
+                    partial(make, published=published), about, f"{title[:-1]}; {words}."
+                )
+                methods[ath_name(preset, published=published)] = variant
     return methods
 
 
-def ath_name(preset: str, *, published: bool = False) -> str:
+def ath_name(preset: str, *, published: Published = False) -> str:
     """Return the name of a preset of ATH.
 
     >>> ath_name("semi_supervised", published=True)
     'ath-semi-supervised-published'
+    >>> ath_name("unsupervised", published="authors")
+    'ath-unsupervised-authors'
     """
-    return f"ath-{preset.replace('_', '-')}" + "-published" * published
+    suffix = {False: "", True: "-published", "authors": "-authors"}[published]
+    return f"ath-{preset.replace('_', '-')}{suffix}"
 
 
 METHODS: dict[str, Method] = {  # one line per method

@@ -73,6 +73,7 @@ class Method:
     pairs: bool = False  # does it learn from paired rows?
     one_domain_enough: bool = False  # labels of one domain instead of both
     rounding_decides: bool = False  # between equally good matches of random rows
+    keeps_scale: bool = False  # rows are not normalised, so constants depend on their scale
 
     def fit(self, data, **parameters):
         return self.make(**parameters).fit(data.X_source, data.X_target, **self.needed(data))
@@ -166,6 +167,9 @@ METHODS = {
     "ath-semi-supervised-published": _ath(ATH.semi_supervised, SOURCE, published=True),
     "ath-supervised-published": _ath(ATH.supervised, BOTH, published=True),
     "ath-kernel-published": _ath(ATH.kernel, BOTH, published=True),
+    "ath-unsupervised-authors": replace(
+        _ath(ATH.unsupervised, published="authors"), keeps_scale=True
+    ),
     "itq": _method(ITQ),
     "lsh": _method(LSH, sees_single_features=True),
     "pcah": _method(PCAH),

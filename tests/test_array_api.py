@@ -94,6 +94,16 @@ def test_a_fit_gives_the_projections_that_numpy_gives(convert, variant, width):
     np.testing.assert_allclose(ours.objective_["total"], numpys.objective_["total"])
 
 
+def test_the_script_of_the_authors_gives_the_projections_that_numpy_gives(convert):
+    X_s, X_t, _ = domains()
+    ours, numpys = (
+        ATH.unsupervised(16, published="authors", random_state=0).fit(form(X_s), form(X_t))
+        for form in (convert, np.asarray)
+    )
+    projection = to_numpy(ours.target_encoder_.projection)
+    np.testing.assert_allclose(projection, numpys.target_encoder_.projection, atol=1e-8)
+
+
 def test_codes_stay_in_the_library_of_the_rows(convert):
     X_s, X_t, _ = domains()
     ath = fitted(convert(X_s), convert(X_t), "unsupervised", {})

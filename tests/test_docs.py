@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from bridgehash import ATH
+from bridgehash.ath.presets import PUBLISHED
+
 ROOT = Path(__file__).resolve().parents[1]
 builds_site = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -63,6 +66,15 @@ def test_equations_name_functions_that_exist():
     assert len(names) > 20
     for name in names:
         assert pkgutil.resolve_name(f"bridgehash.{name}"), name
+
+
+def test_every_departure_from_the_paper_is_listed():
+    section = text_of("maths.md").partition("## Where the defaults depart from the paper")[2]
+    listed = set(re.findall(r"`(\w+)`", section.partition("\n## ")[0]))
+    for name in PUBLISHED:
+        ours, theirs = (getattr(ATH, name)(published=p).get_params(False) for p in (False, True))
+        changed = {key for key in ours if repr(ours[key]) != repr(theirs[key])}
+        assert changed <= listed, name
 
 
 def test_every_method_has_an_entry():

@@ -1,6 +1,12 @@
 """Asymmetric transfer hashing: the estimator, its parts, and the solver."""
 
-from .bipartite import AdaptiveBipartite, GivenBipartite, LabelBipartite, PairBipartite
+from .bipartite import (
+    AdaptiveBipartite,
+    AuthorsBipartite,
+    GivenBipartite,
+    LabelBipartite,
+    PairBipartite,
+)
 from .estimator import ATH
 from .pair_map import PairMap
 from .propagation import Propagation
@@ -17,6 +23,7 @@ from .starts import (
 __all__ = [
     "ATH",
     "AdaptiveBipartite",
+    "AuthorsBipartite",
     "GivenBipartite",
     "GivenStart",
     "LabelBipartite",

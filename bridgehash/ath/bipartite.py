@@ -7,6 +7,7 @@ projections that the solver calls in every iteration: it learns the graph, or re
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from numbers import Integral
 from typing import Any, ClassVar, Literal, cast
 
@@ -14,7 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 
-from .._core.arrays import array_namespace
+from .._core.arrays import array_namespace, row_squares, take_rows
 from .._core.errors import InputError
 from .._core.linalg import Array, unit_rows
 from .._core.validation import Flag, OneOf, Range, Rules
@@ -35,8 +36,8 @@ class AdaptiveBipartite(BaseEstimator):
     n_neighbors : int, default=10
         η: targets per source row, at most n_target - 1.
     gamma : "row" or "mean", default="row"
-        One γ_i per row (Eq. 28), or their mean for all rows (Eq. 29). With the mean a row may have
-        fewer than η targets; it never has more.
+        One γ_i per row (Eq. 28), or their mean for all rows (Eq. 29). With the mean, the weights
+        are the best ones on the η nearest targets: a row may use fewer of them, and never others.
     metric : "euclidean" or "cosine", default="euclidean"
         Distance between projections. "cosine" compares them at unit norm, because rows of one
         domain may have longer projections than rows of the other.
@@ -95,13 +96,78 @@ class AdaptiveBipartite(BaseEstimator):
         gamma = graph_gamma(F)
         if self.gamma == "mean":
             gamma = xp.full_like(gamma, float(xp.mean(gamma)))
-            beyond = F[:, :eta] - F[:, :1]  # a constant per row does not change the projection
-            width = xp.clip(2.0 * gamma, min=float(xp.finfo(F.dtype).smallest_normal))
-            weights = simplex_projection(-beyond / width[:, None])
+            weights = _spread(F[:, :eta], float(gamma[0]))
         else:
             weights = graph_step(F)
         penalty = float(xp.sum(gamma * xp.sum(weights**2, axis=1)))
         return from_rows(weights, columns[:, :eta], n_t), penalty
+
+
+class AuthorsBipartite(BaseEstimator):
+    """The learned graph as in the script `ATH_U.m` of the authors.
+
+    It differs from the paper: the nearest target of a source row is left out (ranks 2 to η + 1);
+    one γ for all rows, the mean of Eq. 29 at the start; and the targets of a row stay those of the
+    start for some iterations, while their weights follow the current distances.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=10
+        η: targets per source row.
+    frozen : int, default=5
+        Iterations that keep the targets of the start.
+    n_probe : int, "auto" or None, default="auto"
+        As in `AdaptiveBipartite`.
+    """
+
+    _rules: ClassVar[Rules] = {
+        "n_neighbors": Range(1, kind=Integral),
+        "frozen": Range(0, kind=Integral),
+        "n_probe": N_PROBE,
+    }
+
+    def __init__(self, n_neighbors: int = 10, frozen: int = 5, n_probe: NProbe = "auto") -> None:
+        self.n_neighbors = n_neighbors
+        self.frozen = frozen
+        self.n_probe = n_probe
+
+    def rule(self, data: TrainingData) -> Rule:
+        """Return the W-step of one fit, which counts its iterations."""
+        rounds = count()
+        gamma = 0.0
+        columns: Any = None
+
+        def learn(H_s: Array, H_t: Array) -> Graph:
+            nonlocal gamma, columns
+            iteration, n_t = next(rounds), H_t.shape[0]
+            if iteration == 0 or iteration >= self.frozen:
+                eta = max(1, min(self.n_neighbors, n_t - 2))
+                F, ranked = find_neighbors(H_s, H_t, min(eta + 2, n_t), self.n_probe)
+                columns = ranked[:, 1 : eta + 1]
+                if iteration == 0:
+                    gamma = float(array_namespace(F).mean(graph_gamma(F[:, 1:])))
+            return _joined(H_s, H_t, columns, gamma)
+
+        return learn
+
+
+def _joined(H_s: Array, H_t: Array, columns: Any, gamma: float) -> Graph:
+    """Join source rows with given targets, with the weights that one γ gives to the distances."""
+    xp = array_namespace(H_s)
+    targets = (take_rows(H_t, columns[:, j]) for j in range(columns.shape[1]))
+    F = xp.stack([row_squares(H_s - H) for H in targets], axis=1)
+    weights = _spread(F, gamma)
+    W = from_rows(weights, columns, H_t.shape[0])
+    penalty = gamma * float(xp.sum(weights**2))
+    return SparseGraph(W, degrees=xp.ones_like(F[:, 0]), penalty=penalty)
+
+
+def _spread(F: Array, gamma: float) -> Array:
+    """Return the weights of Eq. 20 for γ / λ and the distances to some targets."""
+    xp = array_namespace(F)
+    beyond = F - xp.min(F, axis=1, keepdims=True)  # does not change the projection
+    width = max(2.0 * gamma, float(xp.finfo(F.dtype).smallest_normal))
+    return simplex_projection(-beyond / width)
 
 
 class LabelBipartite(BaseEstimator):

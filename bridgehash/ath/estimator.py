@@ -21,7 +21,7 @@ from ..models.contents import Contents, Maybe, Number
 from ..models.encoder import LinearEncoder
 from ..neighbors.graphs import Graph
 from .fit import RuntimeOptions, learn, open_domains, part
-from .presets import NAMED_PARTS, PRESETS, preset
+from .presets import NAMED_PARTS, PRESETS, Published, preset
 
 
 class ATHParameters(TypedDict, total=False):
@@ -41,12 +41,15 @@ class ATHParameters(TypedDict, total=False):
     lam: float | Literal["auto"]
     decorrelation: float
     ridge: float
+    ridge_target: float | None
     ridge_towards: Literal["start"] | None
     unit_rows: bool
-    center: Literal["domain", "joint"]
+    unit_scale: bool
+    center: Literal["domain", "joint", "auto"]
     feature_space: Literal["auto", "same", "separate"]
-    start_scale: float
-    source_encoder: Literal["own", "target"]
+    start_scale: float | None
+    source_encoder: Literal["own", "target", "auto"]
+    step_order: Literal["ABW", "BWA"]
     max_iter: int
     tol: float
     random_state: int | np.random.RandomState | None
@@ -56,7 +59,9 @@ class ATH(BaseTransferHasher):
     """Asymmetric transfer hashing with a bipartite graph between the domains.
 
     Use a named constructor: `unsupervised`, `semi_supervised`, `supervised`, `kernel`,
-    `propagated`, `structural` or `paired`. Each accepts every parameter below.
+    `propagated`, `structural` or `paired`. Each accepts every parameter below. The first four
+    also accept `published=True` for the settings of the paper, and `unsupervised` accepts
+    `published="authors"` for those of the authors' public script.
 
     Parameters
     ----------
@@ -64,8 +69,9 @@ class ATH(BaseTransferHasher):
         Length of the codes, 1 to 4096. May exceed the number of features.
     source_graph, target_graph : "knn", "labels", "none" or an object with `build`, default="knn"
         Affinity inside a domain (Eqs. 7-8, 11, 13).
-    bipartite : "adaptive", "labels", "pairs" or an object with `rule`, default="adaptive"
-        Affinity between the domains: learned (Eqs. 21, 28), from labels (Eq. 12) or from pairs.
+    bipartite : str or an object with `rule`, default="adaptive"
+        Affinity between the domains: "adaptive" (learned, Eqs. 21, 28), "authors" (learned as in
+        the authors' script), "labels" (Eq. 12) or "pairs".
     feature_map : None, "anchors" or a transformer, default=None
         φ, fitted on each domain separately.
     completion : None, "propagated" or an object with `complete`, default=None
@@ -87,20 +93,28 @@ class ATH(BaseTransferHasher):
         How far projections are whitened before the B-step takes their signs: 0 is the step of the
         paper, 0.5 is full whitening. Without it many bits repeat each other.
     ridge : float, default=5.0
-        Added to the diagonal of Φ; features are scaled to a root-mean-square row norm of one.
+        Added to the diagonal of Φ.
+    ridge_target : float or None, default=None
+        Ridge of the target; None: that of the source.
     ridge_towards : None or "start", default=None
         What the ridge pulls the projections towards: zero, or the first projections.
     unit_rows : bool, default=True
         Divide each row of the input by its norm first.
-    center : "domain" or "joint", default="domain"
-        Subtract the mean of each domain, or the mean of both (needs one feature space).
+    unit_scale : bool, default=True
+        Divide the centred rows of each domain by their root-mean-square norm.
+    center : "domain", "joint" or "auto", default="domain"
+        Subtract the mean of each domain, or the mean of both (needs one feature space). "auto":
+        joint if there is one feature space.
     feature_space : "auto", "same" or "separate", default="auto"
         Whether the columns of both domains mean the same. "auto": if there are equally many and
         no feature map is set.
-    start_scale : float, default=1.0
-        Mean magnitude of the first projections, compared with codes of ±1.
-    source_encoder : "own" or "target", default="own"
-        Which hash function encodes the source; "target" needs one feature space.
+    start_scale : float or None, default=1.0
+        Mean magnitude of the first projections, compared with codes of ±1. None: as they are.
+    source_encoder : "own", "target" or "auto", default="own"
+        Which hash function encodes the source; "target" needs one feature space. "auto": that of
+        the target if there is one feature space.
+    step_order : "ABW" or "BWA", default="ABW"
+        Order of the steps in an iteration: that of Algorithm 1, or that of the authors' script.
     max_iter : int, default=100
         Maximum number of iterations of Algorithm 1.
     tol : float, default=1e-3
@@ -150,12 +164,15 @@ class ATH(BaseTransferHasher):
         "lam": OneOf(("auto",), number=Range(0)),
         "decorrelation": Range(0, 0.5),
         "ridge": Range(0, above=True),
+        "ridge_target": OneOf((None,), number=Range(0, above=True)),
         "ridge_towards": OneOf((None, "start")),
         "unit_rows": Flag(),
-        "center": OneOf(("domain", "joint")),
+        "unit_scale": Flag(),
+        "center": OneOf(("domain", "joint", "auto")),
         "feature_space": OneOf(("auto", "same", "separate")),
-        "start_scale": Range(0, above=True),
-        "source_encoder": OneOf(("own", "target")),
+        "start_scale": OneOf((None,), number=Range(0, above=True)),
+        "source_encoder": OneOf(("own", "target", "auto")),
+        "step_order": OneOf(("ABW", "BWA")),
         "max_iter": Range(1, kind=Integral),
         "tol": Range(0),
     }
@@ -183,12 +200,15 @@ class ATH(BaseTransferHasher):
         lam: float | Literal["auto"] = "auto",
         decorrelation: float = 0.15,
         ridge: float = 5.0,
+        ridge_target: float | None = None,
         ridge_towards: Literal["start"] | None = None,
         unit_rows: bool = True,
-        center: Literal["domain", "joint"] = "domain",
+        unit_scale: bool = True,
+        center: Literal["domain", "joint", "auto"] = "domain",
         feature_space: Literal["auto", "same", "separate"] = "auto",
-        start_scale: float = 1.0,
-        source_encoder: Literal["own", "target"] = "own",
+        start_scale: float | None = 1.0,
+        source_encoder: Literal["own", "target", "auto"] = "own",
+        step_order: Literal["ABW", "BWA"] = "ABW",
         max_iter: int = 100,
         tol: float = 1e-3,
         random_state: int | np.random.RandomState | None = None,
@@ -208,40 +228,43 @@ class ATH(BaseTransferHasher):
         self.lam = lam
         self.decorrelation = decorrelation
         self.ridge = ridge
+        self.ridge_target = ridge_target
         self.ridge_towards = ridge_towards
         self.unit_rows = unit_rows
+        self.unit_scale = unit_scale
         self.center = center
         self.feature_space = feature_space
         self.start_scale = start_scale
         self.source_encoder = source_encoder
+        self.step_order = step_order
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
 
     @classmethod
     def unsupervised(
-        cls, n_bits: int = 64, *, published: bool = False, **parameters: Unpack[ATHParameters]
+        cls, n_bits: int = 64, *, published: Published = False, **parameters: Unpack[ATHParameters]
     ) -> Self:
         """ATH_U: no labels; k-NN graphs and a learned bipartite graph."""
         return cls(n_bits, **preset("unsupervised", parameters, published))
 
     @classmethod
     def semi_supervised(
-        cls, n_bits: int = 64, *, published: bool = False, **parameters: Unpack[ATHParameters]
+        cls, n_bits: int = 64, *, published: Published = False, **parameters: Unpack[ATHParameters]
     ) -> Self:
         """ATH_M: labels of the source; a learned bipartite graph."""
         return cls(n_bits, **preset("semi_supervised", parameters, published))
 
     @classmethod
     def supervised(
-        cls, n_bits: int = 64, *, published: bool = False, **parameters: Unpack[ATHParameters]
+        cls, n_bits: int = 64, *, published: Published = False, **parameters: Unpack[ATHParameters]
     ) -> Self:
         """ATH_S: labels of both domains in all three graphs."""
         return cls(n_bits, **preset("supervised", parameters, published))
 
     @classmethod
     def kernel(
-        cls, n_bits: int = 64, *, published: bool = False, **parameters: Unpack[ATHParameters]
+        cls, n_bits: int = 64, *, published: Published = False, **parameters: Unpack[ATHParameters]
     ) -> Self:
         """ATH_K: ATH_S on Gaussian similarities to anchors."""
         return cls(n_bits, **preset("kernel", parameters, published))

@@ -38,7 +38,7 @@ from ..neighbors.graphs import Graph, on_host
 from ..streaming.blocks import BLOCK_BYTES, CACHE_BYTES, Blocks, as_blocks
 from ..streaming.mappers import cluster_mapper
 from ..streaming.operator import BlockRows
-from .presets import NAMED_PARTS
+from .presets import NAMED_PARTS, preset
 from .selection import FIRST_LAM, CycleConsistency, best_lam
 from .solver import Solution, solve
 from .starts import LabelStart, PCAStart, Start, StartContext
@@ -111,8 +111,10 @@ def learn(ath: Any, data: TrainingData, options: RuntimeOptions) -> FitResult:
     start = _start(ath, source, target, data, rng)
     lam, solution = _solve(ath, source, target, data, start, options.verbose)
     target_encoder = target.encoder(solution.A_t)
-    own = ath.source_encoder == "own"
-    encoders = (source.encoder(solution.A_s) if own else target_encoder, target_encoder)
+    of_target = ath.source_encoder == "target" or (
+        ath.source_encoder == "auto" and _same_space(ath, data)
+    )
+    encoders = (target_encoder if of_target else source.encoder(solution.A_s), target_encoder)
     if mapped is not None:
         encoders = mapped.encoders(*encoders)
     if not isinstance(home, Blocks):
@@ -139,7 +141,9 @@ def _with_completed_labels(
     comparable = ath.feature_space != "separate"
     same = comparable and data.X_source.shape[1] == data.X_target.shape[1]
     host = data.like(np.empty(0))
-    completed: TrainingData = part(ath, "completion").complete(host, same_space=same, rng=rng)
+    completed: TrainingData = part(ath, "completion").complete(
+        host, same_space=same, rng=rng, bridge=lambda: _bridged(ath, host, rng)
+    )
     for y, domain in ((completed.y_source, "source"), (completed.y_target, "target")):
         if y is not None and len(np.unique(y[y >= 0])) < 2:
             raise InputError(
@@ -149,9 +153,31 @@ def _with_completed_labels(
     return completed.like(data.X_source)
 
 
+_BRIDGE_BITS = 64
+
+
+def _bridged(ath: Any, data: TrainingData, rng: np.random.RandomState) -> tuple[Array, Array]:
+    """Return the rows of both domains in a space where a fit has joined them.
+
+    The fit learns from labels if one domain has labels of all rows.
+    """
+    complete = [y is not None and bool((y >= 0).all()) for y in (data.y_source, data.y_target)]
+    swapped = complete[1] and not complete[0]
+    if swapped:
+        data = TrainingData(data.X_target, data.X_source, data.y_target)
+    parameters = {"random_state": rng, "unit_rows": ath.unit_rows}
+    chosen = preset("semi_supervised" if any(complete) else "unsupervised", parameters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted = learn(type(ath)(_BRIDGE_BITS, **chosen), data, RuntimeOptions())
+    domains = zip(fitted.encoders, (data.X_source, data.X_target), strict=True)
+    first, second = (np.tanh(encoder.decision_function(X)) for encoder, X in domains)
+    return (second, first) if swapped else (first, second)
+
+
 @dataclass(frozen=True)
 class Features:
-    """One domain as the solver sees it: rows of mean zero and root-mean-square norm one."""
+    """One domain as the solver sees it: centred rows, by default of root-mean-square norm one."""
 
     X: Any  # (n, m) centred and scaled φ(x): an array, or a BlockRows
     Z: Any  # (n, min(n, m)) the same rows in the space they span
@@ -161,8 +187,10 @@ class Features:
     maps: Sequence[Any]
 
     @classmethod
-    def standardised(cls, X: Array, mean: Array, maps: Sequence[Any], name: str) -> Features:
-        """Centre mapped rows by `mean` and scale them."""
+    def standardised(
+        cls, X: Array, mean: Array, maps: Sequence[Any], name: str, unit_scale: bool = True
+    ) -> Features:
+        """Centre mapped rows by `mean` and, if wanted, scale them."""
         if maps:  # a new array, made by the maps
             X -= mean
         else:
@@ -173,7 +201,10 @@ class Features:
         xp = array_namespace(X)
         if scale <= 100 * float(xp.finfo(X.dtype).eps) * float(xp.max(xp.abs(mean))):
             raise InputError("all rows are equal; nothing can be learned from them", name)
-        X *= 1.0 / scale
+        if unit_scale:
+            X *= 1.0 / scale
+        else:
+            scale = 1.0
         return cls(X, *row_space(X), mean, scale, maps)
 
     def reduced(self, numbers: NDArray[np.intp], n_directions: int) -> Features:
@@ -203,34 +234,35 @@ def _features(
 ) -> tuple[Features, Features]:
     """Map, centre and scale both domains, in one floating type."""
     X_s, X_t = data.X_source, data.X_target
-    _same_space(ath, X_s.shape[1], X_t.shape[1])
+    joint = _joint_mean(ath, data)
     if isinstance(X_s, Blocks):
-        return _features_in_blocks(ath, X_s, X_t)
+        return _features_in_blocks(ath, X_s, X_t, joint=joint)
     xp = array_namespace(X_s, X_t)
     dtype = xp.result_type(X_s, X_t)
     maps_s, Z_s = _mapped(ath, xp.astype(X_s, dtype, copy=False), rng)
     maps_t, Z_t = _mapped(ath, xp.astype(X_t, dtype, copy=False), rng)
     means = [column_means(Z_s), column_means(Z_t)]
-    if ath.center == "joint":
+    if joint:
         n_s, n_t = Z_s.shape[0], Z_t.shape[0]
-        joint = (n_s * means[0] + n_t * means[1]) / (n_s + n_t)
-        means = [joint, joint]
+        means = [(n_s * means[0] + n_t * means[1]) / (n_s + n_t)] * 2
     return (
-        Features.standardised(Z_s, means[0], maps_s, "X_source"),
-        Features.standardised(Z_t, means[1], maps_t, "X_target"),
+        Features.standardised(Z_s, means[0], maps_s, "X_source", ath.unit_scale),
+        Features.standardised(Z_t, means[1], maps_t, "X_target", ath.unit_scale),
     )
 
 
-def _features_in_blocks(ath: Any, *domains: Blocks) -> tuple[Features, Features]:
+def _features_in_blocks(ath: Any, *domains: Blocks, joint: bool) -> tuple[Features, Features]:
     """The same for rows that are read in blocks."""
     dtype = np.result_type(*(blocks.dtype for blocks in domains))
     rows = [
         BlockRows.standardised(blocks.astype(dtype), ath.unit_rows, name=name)
         for blocks, name in zip(domains, ("X_source", "X_target"), strict=True)
     ]
-    if ath.center == "joint":
-        joint = (rows[0].moments | rows[1].moments).mean
-        rows = [X.recentred(joint) for X in rows]
+    if joint:
+        mean = (rows[0].moments | rows[1].moments).mean
+        rows = [X.recentred(mean) for X in rows]
+    if not ath.unit_scale:
+        rows = [X.unscaled() for X in rows]
     features = []
     for X in rows:
         maps = [UnitRows().fit(X.take([0]))] if ath.unit_rows else []
@@ -250,8 +282,9 @@ def _mapped(ath: Any, X: Array, rng: np.random.RandomState) -> tuple[list[Any], 
     return maps, X
 
 
-def _same_space(ath: Any, d_s: int, d_t: int) -> bool:
+def _same_space(ath: Any, data: TrainingData) -> bool:
     """Whether the columns of both domains mean the same."""
+    d_s, d_t = data.X_source.shape[1], data.X_target.shape[1]
     possible = d_s == d_t and ath.feature_map is None
     wanted = {"auto": possible, "same": True, "separate": False}[ath.feature_space]
     wanted = wanted or ath.target_map is not None
@@ -270,14 +303,19 @@ def _same_space(ath: Any, d_s: int, d_t: int) -> bool:
     return wanted
 
 
+def _joint_mean(ath: Any, data: TrainingData) -> bool:
+    return _same_space(ath, data) and ath.center != "domain"
+
+
 def _start(
     ath: Any, source: Features, target: Features, data: TrainingData, rng: np.random.RandomState
 ) -> Start:
     """Return the first projections, at their stated scale."""
-    same = _same_space(ath, data.X_source.shape[1], data.X_target.shape[1])
+    same = _same_space(ath, data)
     X_s, X_t = (source.X, target.X) if same else (source.Z, target.Z)
     labels, raw = (data.y_source, data.y_target), (data.X_source, data.X_target)
-    context = StartContext(X_s, X_t, *labels, same, ath.n_bits, ath.ridge, rng, raw)
+    joint = _joint_mean(ath, data)
+    context = StartContext(X_s, X_t, *labels, same, ath.n_bits, ath.ridge, rng, raw, joint)
     return part(ath, "start").begin(context).scaled(ath.start_scale)
 
 
@@ -340,7 +378,7 @@ def _problem(
             replace(domains[0], held=source.inside(A_s)),
             replace(domains[1], held=target.inside(A_t)),
         )
-    names = ("ridge", "max_iter", "tol", "decorrelation")
+    names = ("ridge", "ridge_target", "step_order", "decorrelation", "max_iter", "tol")
     settings = {name: getattr(ath, name) for name in names}
 
     def run(lam: float) -> Solution:

@@ -1,20 +1,21 @@
 """Named parts and named settings of ATH.
 
 `PRESETS` holds the settings of the named constructors: the paper's graphs, and its constants where
-they do well; docs/choices.md has the measurements behind each departure. `PUBLISHED` replaces
-entries of a preset with what the paper prints, including the PCA start of its Algorithm 1.
+they do well; docs/choices.md has the measurements behind each departure. `PUBLISHED` holds what the
+paper prints, including the PCA start of its Algorithm 1, and `AUTHORS` what the public script of
+its authors does. Neither takes anything from `PRESETS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, Literal
 
 from .._core.errors import InputError, unknown
 from ..models.feature_maps import AnchorKernel
 from ..neighbors.graphs import KNNGraph, LabelGraph, NoGraph
-from .bipartite import AdaptiveBipartite, LabelBipartite, PairBipartite
+from .bipartite import AdaptiveBipartite, AuthorsBipartite, LabelBipartite, PairBipartite
 from .pair_map import PairMap
 from .propagation import Propagation
 from .starts import LabelStart, LocalStart, PCAStart, StructuralStart
@@ -32,6 +33,7 @@ NAMED_PARTS: dict[str, dict[str, Any]] = {  # by parameter of ATH
     "target_graph": _GRAPHS,
     "bipartite": {
         "adaptive": AdaptiveBipartite(),
+        "authors": AuthorsBipartite(),
         "labels": LabelBipartite(),
         "pairs": PairBipartite(),
     },
@@ -50,11 +52,12 @@ def _constants(*values: float | str) -> dict[str, float | str]:
 _SUPERVISED = {"source_graph": "labels", "target_graph": "labels", "bipartite": "labels"}
 _MUTUAL = KNNGraph(n_neighbors=20, mutual=True)
 _BOTH_WAYS = AdaptiveBipartite(metric="cosine", both_ways=True)
-_FROM_PCA = {
-    "start": PCAStart(rotation=None),
-    "start_scale": 1.0,
+_LEARNED = {"source_graph": "knn", "target_graph": "knn", "bipartite": "adaptive"}
+_PRINTED = {
+    "start": "pca",
+    "start_scale": None,
     "decorrelation": 0.0,
-    "ridge": 1e-2,
+    "ridge": 1e-2,  # the paper gives no value
     "max_iter": 10,
     "tol": 0.0,
 }
@@ -107,36 +110,70 @@ PRESETS["paired"] = {
     "tol": 0.0,
 }
 
-PUBLISHED: dict[str, dict[str, Any]] = {
-    "unsupervised": {
-        **_constants(1e-2, 1e-1, 1e-3, 1e-1, 1.0),
-        **_FROM_PCA,
-        "source_graph": "knn",
-        "target_graph": "knn",
-        "bipartite": "adaptive",
-    },
+PUBLISHED: dict[str, dict[str, Any]] = {  # α_s   α_t   β_s   β_t   λ
+    "unsupervised": {**_constants(1e-2, 1e-1, 1e-3, 1e-1, 1.0), **_LEARNED, **_PRINTED},
     "semi_supervised": {
         **_constants(1e-1, 1e-1, 1e3, 1e-2, 1.0),
-        **_FROM_PCA,
+        **_LEARNED,
+        **_PRINTED,
         "source_graph": "labels",
-        "target_graph": "knn",
-        "bipartite": "adaptive",
     },
-    "supervised": {**_FROM_PCA, "start_scale": 10.0},
-    "kernel": {**_FROM_PCA, "start_scale": 10.0},
+    "supervised": {**_constants(1e-3, 1e-1, 1e-2, 1e-2, 1e-2), **_SUPERVISED, **_PRINTED},
+    "kernel": {
+        **_constants(1e-2, 1.0, 1e-3, 1e-3, 1e-2),
+        **_SUPERVISED,
+        **_PRINTED,
+        "feature_map": "anchors",
+    },
+}
+AUTHORS: dict[str, dict[str, Any]] = {
+    "unsupervised": PUBLISHED["unsupervised"]
+    | {
+        "bipartite": "authors",
+        "step_order": "BWA",
+        "ridge": 1.0,
+        "ridge_target": 1e-2,
+        "unit_rows": False,
+        "unit_scale": False,
+        "center": "auto",
+        "source_encoder": "auto",
+    }
+}
+
+Published = bool | Literal["authors"]
+_KNOWN: dict[Published, dict[str, dict[str, Any]]] = {
+    False: PRESETS,
+    True: PUBLISHED,
+    "authors": AUTHORS,
 }
 
 
 def preset(
-    name: str, parameters: Mapping[str, Any] | None = None, published: bool = False
+    name: str, parameters: Mapping[str, Any] | None = None, published: Published = False
 ) -> dict[str, Any]:
-    """Return the parameters of a preset, with the constants of the paper if `published`.
+    """Return the parameters of a preset.
 
-    `parameters` replace those of the preset.
+    Parameters
+    ----------
+    name : str
+    parameters : mapping, optional
+        Replace those of the preset.
+    published : False, True or "authors"
+        The settings of this package, of the paper, or of the public script of its authors.
     """
-    known = PUBLISHED if published else PRESETS
+    if not isinstance(published, bool) and published != "authors":
+        raise InputError(
+            f"{published!r} is not allowed; use False, True (as printed) or 'authors' (their "
+            "script)",
+            "published",
+        )
+    known = _KNOWN[published]
     if name not in known:
+        if published == "authors":
+            raise InputError(
+                f"'authors' is not available for {name}; their script has {', '.join(known)} only",
+                "published",
+            )
         kind = "published preset" if published else "preset"
         raise InputError(unknown(kind, name, known), "preset")
-    chosen = PRESETS[name] | (PUBLISHED[name] if published else {})
-    return {key: deepcopy(value) for key, value in chosen.items()} | dict(parameters or {})
+    return {key: deepcopy(value) for key, value in known[name].items()} | dict(parameters or {})

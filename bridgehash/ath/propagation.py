@@ -2,16 +2,19 @@
 
 Known labels are evidence: for rows of their own domain by label spreading over its k-NN graph, for
 rows of the other domain by votes of the nearest labelled rows, or of the partners that `matching`
-finds if the two feature spaces differ. The evidence is spread, balanced to the class shares,
+finds if the two feature spaces differ. With one feature space, nearest means nearest in the given
+features, or also in a space where an unsupervised or semi-supervised fit has already joined the
+domains. The evidence is spread, balanced to the class shares,
 sharpened, and spread again. The shares need not be known: one unit of heat per class, spread from
 its most certain rows, shows how far each class reaches.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +23,7 @@ from sklearn.base import BaseEstimator
 
 from .._core.errors import InputError
 from .._core.linalg import Array, sinkhorn, unit_rows
-from .._core.validation import Range, Rules
+from .._core.validation import OneOf, Range, Rules
 from ..models.base import Ids, TrainingData
 from ..models.contents import Contents, Given
 from ..neighbors.graphs import one_hot
@@ -33,6 +36,7 @@ _SEED_ALPHA = 0.99  # a few labelled rows have to reach far
 _SEED_STEPS = 200
 _CERTAIN = 0.3  # most certain part of a class
 _LEAST_SHARE = 0.2  # relative to an equal share: no class disappears
+_LEAST_AGREEMENT, _FULL_AGREEMENT = 0.5, 0.9  # between labels estimated in two spaces
 _TINY = 1e-12
 
 
@@ -110,6 +114,12 @@ class Propagation(BaseEstimator):
         Share of the rows of a domain that each class has, in the order of the classes.
     keep : float, default=0.9
         Part of each class that gets a label, the most certain rows; the rest stays unknown.
+    space : "auto", "features" or "bridged", default="auto"
+        Where rows are compared if both domains have one feature space: by the given features, or
+        by these and the projections of a fit that joins the domains first. "auto" estimates the
+        labels in both ways. It takes the second estimate if both agree on half of the rows or
+        more, because otherwise the fit joined wrong classes, but not on nearly all rows, because
+        then the first one has little to gain.
     """
 
     needs_labels = True
@@ -119,6 +129,7 @@ class Propagation(BaseEstimator):
         "alpha": Range(0, 1),
         "n_rounds": Range(0, kind=Integral),
         "keep": Range(0, 1, above=True),
+        "space": OneOf(("auto", "features", "bridged")),
     }
     _contents: ClassVar[Contents] = {"shares": Given("c", ("estimated", "uniform"))}
 
@@ -130,6 +141,7 @@ class Propagation(BaseEstimator):
         n_rounds: int = 5,
         shares: Literal["estimated", "uniform"] | ArrayLike = "estimated",
         keep: float = 0.9,
+        space: Literal["auto", "features", "bridged"] = "auto",
     ) -> None:
         self.n_neighbors = n_neighbors
         self.n_voters = n_voters
@@ -137,27 +149,48 @@ class Propagation(BaseEstimator):
         self.n_rounds = n_rounds
         self.shares = shares
         self.keep = keep
+        self.space = space
 
     def complete(
-        self, data: TrainingData, *, same_space: bool, rng: np.random.RandomState
+        self,
+        data: TrainingData,
+        *,
+        same_space: bool,
+        rng: np.random.RandomState,
+        bridge: Callable[[], tuple[Array, Array]],
     ) -> TrainingData:
-        """Return the data with labels for nearly all rows."""
+        """Return the data with labels for nearly all rows.
+
+        `bridge` returns rows of both domains in a space where a fit has joined them.
+        """
         domains = [_Rows(data.X_source, data.y_source), _Rows(data.X_target, data.y_target)]
         n_classes = 1 + max(int(rows.y.max()) for rows in domains)
         if n_classes < 2:
             raise InputError("labels of at least two classes are needed: give y_source or y_target")
-        labels = []
+        estimates = []
+        if not same_space or self.space != "bridged":
+            estimates.append(self._estimates(domains, n_classes, same_space, rng))
+        if same_space and self.space != "features":
+            joint = [rows.joined_with(X) for rows, X in zip(domains, bridge(), strict=True)]
+            estimates.append(self._estimates(joint, n_classes, True, rng))
+        y_source, y_target = map(_trusted, domains, *estimates)
+        return replace(data, y_source=y_source, y_target=y_target)
+
+    def _estimates(
+        self, domains: list[_Rows], n_classes: int, same_space: bool, rng: np.random.RandomState
+    ) -> list[_Estimate]:
+        """Return the labels of both domains, and which of them are certain."""
+        estimates = []
         for here, there in zip(domains, domains[::-1], strict=True):
-            if (here.y >= 0).all():
-                labels.append(here.y)
+            known = here.y >= 0
+            if known.all():
+                estimates.append(_Estimate(here.y, known))
                 continue
-            needed = same_space or not (here.y >= 0).any()
+            needed = same_space or not known.any()
             counted = self._votes(here, there, n_classes, same_space, rng) if needed else None
             M = self._members(here, counted, n_classes)
-            labels.append(
-                np.where(most_certain(M, self.keep) | (here.y >= 0), M.argmax(axis=1), -1)
-            )
-        return replace(data, y_source=labels[0], y_target=labels[1])
+            estimates.append(_Estimate(M.argmax(axis=1), most_certain(M, self.keep) | known))
+        return estimates
 
     def _members(self, here: _Rows, counted: Array | None, n_classes: int) -> Array:
         """Return memberships of shape (n, n_classes), given votes of the other domain."""
@@ -220,6 +253,23 @@ def _heat(S: csr_array, rows: _Rows, n_classes: int) -> Array:
     return heat / max(heat.sum(axis=1).mean(), _TINY)
 
 
+class _Estimate(NamedTuple):
+    """Classes of all rows of a domain, and the rows whose class is certain enough."""
+
+    y: Ids
+    certain: NDArray[np.bool_]
+
+
+def _trusted(rows: _Rows, first: _Estimate, second: _Estimate | None = None) -> Ids:
+    """Return the certain labels of the estimate to trust: see `Propagation.space`."""
+    chosen = first
+    if second is not None:
+        unknown = rows.y < 0
+        agreement = float((first.y == second.y)[unknown].mean()) if unknown.any() else 1.0
+        chosen = second if _LEAST_AGREEMENT <= agreement <= _FULL_AGREEMENT else first
+    return np.where(chosen.certain, chosen.y, -1)
+
+
 class _Rows:
     """Unit rows of a domain, the same centred, and their labels."""
 
@@ -227,6 +277,10 @@ class _Rows:
         self.unit = unit_rows(X)
         self.centred = unit_rows(self.unit - self.unit.mean(axis=0))
         self.y: Ids = np.full(len(X), -1) if y is None else y
+
+    def joined_with(self, X: Array) -> _Rows:
+        """Return rows that are compared by their features and by X together."""
+        return _Rows(np.hstack([self.centred, unit_rows(X)]), self.y)
 
     def with_known(self, M: Array) -> Array:
         """Return memberships in which labelled rows have their class."""

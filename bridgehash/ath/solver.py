@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from .._core.arrays import array_namespace, like
 from .._core.linalg import Array, SPDSolver, product
@@ -59,6 +60,8 @@ def solve(
     *,
     lam: float,
     ridge: float,
+    ridge_target: float | None = None,
+    step_order: Literal["ABW", "BWA"] = "ABW",
     max_iter: int,
     tol: float,
     decorrelation: float = 0.0,
@@ -66,10 +69,14 @@ def solve(
 ) -> Solution:
     """Run Algorithm 1. `bipartite(H_s, H_t)` returns W: learned, or fixed.
 
+    `step_order` is that of an iteration: "ABW" as printed, "BWA" as in the script of the authors.
+    The ridge of the target is that of the source unless it is given.
+
     Stops when the relative change of the objective is below `tol`, or after `max_iter` iterations.
     """
-    project_s = _Projector(source, lam=lam, ridge=ridge)
-    project_t = _Projector(target, lam=lam, ridge=ridge)
+    ridges = ridge, ridge if ridge_target is None else ridge_target
+    project_s = _Projector(source, lam=lam, ridge=ridges[0])
+    project_t = _Projector(target, lam=lam, ridge=ridges[1])
     H_s, H_t = start.H_s, start.H_t
     xp = array_namespace(H_s, H_t)
     B_s, B_t = (2.0 * xp.astype(H > 0, H.dtype) - 1.0 for H in (H_s, H_t))
@@ -77,15 +84,19 @@ def solve(
     history: list[Objective] = []
     converged = False
     for _ in range(max_iter):
+        if step_order == "BWA":
+            B_s, B_t = code_step(H_s, decorrelation), code_step(H_t, decorrelation)
+            W = bipartite(H_s, H_t) if history else W  # the first is that of the start
         A_s = project_s(B_s, W, H_t)
         H_s = product(source.X, A_s)
         A_t = project_t(B_t, W.T, H_s)
         H_t = product(target.X, A_t)
-        B_s, B_t = code_step(H_s, decorrelation), code_step(H_t, decorrelation)
-        W = bipartite(H_s, H_t)
+        if step_order == "ABW":
+            B_s, B_t = code_step(H_s, decorrelation), code_step(H_t, decorrelation)
+            W = bipartite(H_s, H_t)
         terms = objective(source, target, (H_s, H_t), (B_s, B_t), W, lam=lam)
-        distance = ridge_distance(source, A_s) + ridge_distance(target, A_t)
-        history.append(Objective(*terms, ridge * distance))
+        distances = ridge_distance(source, A_s), ridge_distance(target, A_t)
+        history.append(Objective(*terms, ridges[0] * distances[0] + ridges[1] * distances[1]))
         on_iteration(history[-1])
         if len(history) > 1:
             before, now = history[-2].total, history[-1].total

@@ -17,11 +17,12 @@ from scipy.linalg import eigh
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
-from .._core.arrays import array_namespace, like, take_rows, to_numpy
+from .._core.arrays import array_namespace, column_means, like, take_rows, to_numpy
 from .._core.errors import InputError
 from .._core.linalg import (
     Array,
     SPDSolver,
+    in_memory,
     itq_rotation,
     majority_sign,
     pca,
@@ -54,6 +55,7 @@ class StartContext:
     ridge: float
     rng: np.random.RandomState
     raw: tuple[Array, Array] | None = None  # rows of both domains as given to fit
+    joint_mean: bool = False  # both domains together have mean zero, not each of them
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,13 @@ class Start:
             raise InputError("'start' needs a linear start such as LocalStart()", "ridge_towards")
         return self.A_s, self.A_t
 
-    def scaled(self, size: float) -> Start:
-        """Return the start with projections of mean magnitude `size` in each domain."""
+    def scaled(self, size: float | None) -> Start:
+        """Return the start with projections of mean magnitude `size` in each domain.
+
+        None: the start as it is.
+        """
+        if size is None:
+            return self
         changed: dict[str, Any] = {}
         for H, A, domain in ((self.H_s, self.A_s, "s"), (self.H_t, self.A_t, "t")):
             xp = array_namespace(H)
@@ -142,9 +149,15 @@ class PCAStart(BaseEstimator):
         if self.basis != "domain" and context.same_space:
             P = principal(X_s, r, X_t)
             return P, P
+        if context.joint_mean:
+            X_s, X_t = _about_own_mean(X_s), _about_own_mean(X_t)
         P_s, P_t = principal(X_s, r), principal(X_t, r)
         p = min(P_s.shape[1], P_t.shape[1])
         return P_s[:, :p], P_t[:, :p]
+
+
+def _about_own_mean(X: Any) -> Any:
+    return X - column_means(X) if in_memory(X) else X.recentred(X.moments.mean)
 
 
 class LabelStart(BaseEstimator):

@@ -29,6 +29,10 @@ LINES: tuple[tuple[str, Any, str], ...] = (  # colour, dashes, marker; in the or
     ("#c44e00", "solid", "X"),
     ("#56b4e9", (0, (3, 1, 1, 1, 1, 1)), "P"),
     ("#8a63b8", (0, (8, 2)), "<"),
+    ("#882255", (0, (2, 1)), ">"),
+    ("#8a8a2f", (0, (5, 1)), "*"),
+    ("#2f9a8c", (0, (1, 2)), "h"),
+    ("#332288", "solid", "d"),
 )
 CLASSES = (  # alternately light and dark, so that neighbours also differ in grey
     *("#0072b2", "#e69f00", "#00795c", "#cc79a7", "#c44e00"),

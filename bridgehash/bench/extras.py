@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from .._core.linalg import Array, pca
 from ..datasets import TransferTask
 from ..models.base import BaseTransferHasher
 from ..neighbors.search import nearest
+from ..registry import inner_estimator
 
 _SHOWN = 250  # rows per domain in a figure
 
@@ -24,8 +26,27 @@ def transfer(hasher: BaseTransferHasher, task: TransferTask) -> float:
     """Return the share of target rows whose nearest projected source row has the same class."""
     H_s = hasher.decision_function(task.X_source, "source")
     H_t = hasher.decision_function(task.X_target, "target")
-    _, rows = nearest(H_t, H_s, 1)
-    return float((task.y_source[rows[:, 0]] == task.y_target).mean())
+    return _accuracy(H_s, H_t, task)
+
+
+def transfer_before(hasher: BaseTransferHasher, task: TransferTask) -> float:
+    """Return the same share before any learning, as in the paper.
+
+    Rows are compared as they are if both domains have the same width, otherwise on one PCA per
+    domain with as many components as the hasher has bits.
+    """
+    X_s, X_t = task.X_source, task.X_target
+    if X_s.shape[1] != X_t.shape[1]:
+        n_bits = inner_estimator(hasher).get_params()["n_bits"]
+        X_s, X_t = (X - X.mean(axis=0) for X in (X_s, X_t))
+        X_s, X_t = X_s @ pca(X_s, n_bits), X_t @ pca(X_t, n_bits)
+    width = min(X_s.shape[1], X_t.shape[1])  # a domain may have fewer components than bits
+    return _accuracy(X_s[:, :width], X_t[:, :width], task)
+
+
+def _accuracy(rows_source: Array, rows_target: Array, task: TransferTask) -> float:
+    _, found = nearest(rows_target, rows_source, 1)
+    return float((task.y_source[found[:, 0]] == task.y_target).mean())
 
 
 def embedding(hasher: BaseTransferHasher, task: TransferTask) -> dict[str, Any]:
@@ -50,5 +71,6 @@ EXTRAS: dict[str, Callable[[BaseTransferHasher, TransferTask], Any]] = {
     "agreement": lambda hasher, task: getattr(hasher, "agreement_", None),
     "objective": lambda hasher, task: objective_course(hasher),
     "transfer": transfer,
+    "transfer_before": transfer_before,
     "embedding": embedding,
 }

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SIDES = {"cross": "search in the source", "single": "search in the target"}
 AREA = "radius_pr_area in per cent"
+ACCURACY = "1-NN accuracy in per cent"
 LEAST_SPAN = 10.0  # per cent; an axis of scores shows at least this range
 
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]  # x and y
@@ -225,7 +226,7 @@ def iterations(suite: Suite, runs: list[Run]) -> Plot:
     series = list(dict.fromkeys(method.series for method in suite.methods))
     values: dict[str, Callable[[Run], float] | None] = {
         "objective, 1 after the first iteration": None,  # of one fit, not of one per point
-        "1-NN accuracy in per cent": lambda run: 100.0 * run.record.get("transfer", np.nan),
+        ACCURACY: lambda run: 100.0 * run.record.get("transfer", np.nan),
     }
     values |= {f"{AREA}, {SIDES[side]}": partial(Run.score, side=side) for side in suite.sides}
     panels = []
@@ -237,6 +238,8 @@ def iterations(suite: Suite, runs: list[Run]) -> Plot:
                 lines[name] = (
                     _by_iterations(mine, methods, value) if value else objective_curve(mine)
                 )
+                if what == ACCURACY:
+                    lines[name] = _from_the_features(mine, lines[name])
             lines = {name: xy for name, xy in lines.items() if np.isfinite(xy[1]).any()}
             if lines:
                 title = f"{task_title(task)}, {bits} bits; {what}"
@@ -244,10 +247,21 @@ def iterations(suite: Suite, runs: list[Run]) -> Plot:
     return Plot(
         "Iterations of Algorithm 1, mean over splits. Except for the objective, each point is a "
         "separate fit with that many iterations. 1-NN accuracy: share of target rows whose "
-        "nearest projected source row has the same class.",
+        "nearest projected source row has the same class; at 0 by the features themselves, or by "
+        "one PCA per domain if the widths differ.",
         panels,
         [(name, sample(line_style(i))) for i, name in enumerate(series)],
     )
+
+
+def _from_the_features(runs: list[Run], curve: Curve) -> Curve:
+    """Put the accuracy before any learning in front of a curve, if it was recorded."""
+    before = [
+        100.0 * run.record["transfer_before"] for run in runs if "transfer_before" in run.record
+    ]
+    if not before:
+        return curve
+    return np.append(0.0, curve[0]), np.append(np.mean(before), curve[1])
 
 
 def objective_curve(runs: list[Run]) -> Curve:

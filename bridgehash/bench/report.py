@@ -36,6 +36,7 @@ class ReportCell(NamedTuple):
     spread: str = ""
     n_failed: int = 0
     n_splits: int = 0  # if it is fewer than for other cells
+    lead: str = ""  # of the best cell: its p against the second best
 
 
 @dataclass(frozen=True)
@@ -181,12 +182,15 @@ def _score_table(suite: Suite, records: list[Record], side: str, metric: str) ->
     table = result_table(suite, records, side, metric)
     usual = max((cell.n for cells in table.rows.values() for cell in cells), default=0)
 
-    def show(cell: Cell, rank: int) -> ReportCell:
+    leads = [table.lead(column) for column in range(len(table.columns))]
+
+    def show(cell: Cell, rank: int, column: int) -> ReportCell:
         if cell.missing:
             return ReportCell("failed" if cell.n_failed else "missing")
         spread = f"± {cell.spread:.1f}" if cell.n > 1 else ""
         n_splits = cell.n if cell.n < usual else 0
-        return ReportCell(f"{cell.mean:.1f}", rank, spread, cell.n_failed, n_splits)
+        lead = str(leads[column] or "") if rank == 1 and usual > 1 else ""
+        return ReportCell(f"{cell.mean:.1f}", rank, spread, cell.n_failed, n_splits, lead)
 
     columns = [(*task_title(task).partition(": ")[::2], bits) for task, bits in table.columns]
     return ReportTable(metric, table.tally, columns, _report_rows(table, show))
@@ -195,16 +199,18 @@ def _score_table(suite: Suite, records: list[Record], side: str, metric: str) ->
 def _published_table(name: str) -> ReportTable:
     """Return the numbers of the paper as they were printed."""
     table = published(name)
-    rows = _report_rows(table, ReportCell)
+    rows = _report_rows(table, lambda text, rank, _: ReportCell(text, rank))
     return ReportTable("“MAP”", table.tally, table.columns, rows, table.notes)
 
 
 def _report_rows(
-    table: ScoreTable, show: Callable[[Any, int], ReportCell]
+    table: ScoreTable, show: Callable[[Any, int, int], ReportCell]
 ) -> dict[str, list[ReportCell]]:
     ranks = [table.rank(column) for column in range(len(table.columns))]
     return {
-        label: [show(cell, rank.get(label, 0)) for cell, rank in zip(cells, ranks, strict=True)]
+        label: [
+            show(cell, ranks[column].get(label, 0), column) for column, cell in enumerate(cells)
+        ]
         for label, cells in table.rows.items()
     }
 

@@ -7,6 +7,7 @@ sees (none, those of the source, those of both domains) is part of the suite, no
 from __future__ import annotations
 
 import fnmatch
+import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -117,7 +118,16 @@ _GIVEN = {"n_bits", "random_state"}  # set by the suite, the same for all method
 def suite_names() -> list[str]:
     """Return the names of the suites of the package: tables, then figures."""
     names = [name.removesuffix(".toml") for name in _files("suites", ".toml")]
-    return sorted(names, key=lambda name: (not name.startswith("table"), name))
+    return sorted(names, key=lambda name: (not name.startswith("table"), _in_order(name)))
+
+
+def _in_order(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts numbers by value.
+
+    >>> sorted(["figure10", "figure9-twin", "figure9"], key=_in_order)
+    ['figure9', 'figure9-twin', 'figure10']
+    """
+    return [(int(part or 0), rest) for part, rest in re.findall(r"(\d*)(\D*)", name)]
 
 
 def _files(folder: str, suffix: str) -> list[str]:

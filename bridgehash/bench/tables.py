@@ -1,11 +1,15 @@
-"""Tables of stored records: mean and spread over seeds. Missing results are shown as missing."""
+"""Tables of stored records: mean and spread over splits, and whether a lead could be chance.
+
+Missing results are shown as missing.
+"""
 
 from __future__ import annotations
 
 import csv
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from math import isnan, nan
 from operator import attrgetter
@@ -18,6 +22,8 @@ from .spec import QUICK_BITS, Suite
 from .store import Record
 
 MANY_ROWS = 14  # longer tables are those of sweeps, which have a figure
+LEVEL = 0.05  # a smaller p is called clear
+LEAST_SPLITS = 6  # with five, the smallest p of a signed-rank test is 2 / 2**5 = 0.06
 
 Place = tuple[str, int]  # task and number of bits of a column
 
@@ -96,22 +102,72 @@ def _lengths(suite: Suite, ran: set[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class Cell:
-    """Mean and standard deviation over the finished seeds, in per cent."""
+    """The scores of the finished splits, in per cent."""
 
-    mean: float = nan
-    spread: float = nan
-    n: int = 0
+    scores: Mapping[int, float] = field(default_factory=dict)  # by seed
     n_failed: int = 0
 
     @property
+    def n(self) -> int:
+        return len(self.scores)
+
+    @property
     def missing(self) -> bool:
-        return isnan(self.mean)
+        return self.n == 0
+
+    @property
+    def mean(self) -> float:
+        return nan if self.missing else float(np.mean(list(self.scores.values())))
+
+    @property
+    def spread(self) -> float:
+        """Return the standard deviation over the splits."""
+        return nan if self.missing else float(np.std(list(self.scores.values())))
 
     def __str__(self) -> str:
         if self.missing:
             return "failed" if self.n_failed else "-"
         spread = f" ± {self.spread:.1f}" if self.n > 1 else ""
         return f"{self.mean:.1f}{spread}"
+
+
+class Lead(NamedTuple):
+    """Whether the best method of a column is better than the second best on the same splits."""
+
+    best: str
+    second: str
+    n_splits: int  # that both have
+    p: float  # of a paired Wilcoxon signed-rank test; NaN with too few splits
+
+    @property
+    def clear(self) -> bool:
+        return self.p < LEVEL
+
+    def __str__(self) -> str:
+        return "too few splits" if isnan(self.p) else f"p = {self.p:.2g}"
+
+
+def signed_rank_p(ours: Mapping[int, float], others: Mapping[int, float]) -> tuple[int, float]:
+    """Return how many splits two methods share, and the p of a paired Wilcoxon test, two-sided.
+
+    With fewer than six splits p cannot fall below 0.05, so it is NaN.
+
+    >>> signed_rank_p({0: 2.0, 1: 4.0, 2: 7.0}, {0: 1.0, 1: 2.0, 2: 3.0, 3: 4.0})
+    (3, nan)
+    >>> signed_rank_p({s: 2.0 * s + 1.0 for s in range(6)}, {s: 1.0 * s for s in range(6)})
+    (6, 0.03125)
+    """
+    from scipy.stats import wilcoxon
+
+    differences = np.array([ours[seed] - others[seed] for seed in ours if seed in others])
+    n = len(differences)
+    if n < LEAST_SPLITS:
+        return n, nan
+    if not differences.any():
+        return n, 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # ties and zeros make p approximate
+        return n, float(wilcoxon(differences).pvalue)
 
 
 class ScoreTable:
@@ -142,6 +198,34 @@ class ResultTable(ScoreTable):
     metric: str
     columns: list[Place]
     rows: dict[str, list[Cell]]
+
+    def lead(self, column: int) -> Lead | None:
+        """Compare the two best methods of a column; None if fewer than two have a score."""
+        cells = {label: row[column] for label, row in self.rows.items() if not row[column].missing}
+        if len(cells) < 2:
+            return None
+        best, second = sorted(cells, key=lambda label: -cells[label].mean)[:2]
+        return Lead(best, second, *signed_rank_p(cells[best].scores, cells[second].scores))
+
+    @property
+    def tally(self) -> str:
+        """Return in how many columns each method leads clearly, in words.
+
+        With too few splits for a test, return how often each has the best mean, and say so.
+        """
+        leads = [lead for i in range(len(self.columns)) if (lead := self.lead(i)) is not None]
+        if not super().tally or not leads:
+            return super().tally
+        tested = [lead for lead in leads if not isnan(lead.p)]
+        if not tested:
+            n = max(lead.n_splits for lead in leads)
+            return f"{super().tally} (too few splits to test this: {n})"
+        clear = Counter(lead.best for lead in tested if lead.clear)
+        counts = ", ".join(f"{label} {n}" for label, n in clear.most_common()) or "none"
+        undecided = len(leads) - clear.total()
+        return (
+            f"clearly best (p < {LEVEL:g}) in {len(leads)} columns: {counts}; undecided {undecided}"
+        )
 
 
 def column_ranks(values: Mapping[str, float]) -> dict[str, int]:
@@ -191,11 +275,8 @@ def result_table(suite: Suite, records: Iterable[Record], side: str, metric: str
 
 
 def _cell(runs: list[Run], side: str, metric: str) -> Cell:
-    values = [run.score(side, metric) for run in runs if run.finished]
-    n_failed = len(runs) - len(values)
-    if not values:
-        return Cell(n_failed=n_failed)
-    return Cell(float(np.mean(values)), float(np.std(values)), len(values), n_failed)
+    scores = {run.seed: run.score(side, metric) for run in runs if run.finished}
+    return Cell(scores, n_failed=len(runs) - len(scores))
 
 
 def _setting(use: str, labels: str, settings: Mapping[str, str]) -> tuple[Any, ...]:

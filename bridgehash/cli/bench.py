@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bridgehash.bench.tables import ResultTable
 
 _AGAIN = "finished fits are kept; run the same command to continue"
+_CLEAR = "*: better than the second best on the same splits (Wilcoxon signed-rank test, p < 0.05)"
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -258,13 +259,17 @@ def _print(table: ResultTable) -> None:
             shown.add_column(f"{bits} bits", justify="right")
         places = [table.columns.index((task, bits)) for bits in lengths]
         ranks = [table.rank(place) for place in places]
+        clear = {place: lead.best for place in places if (lead := table.lead(place)) and lead.clear}
         for label, cells in table.rows.items():
             styles = [{1: "bold", 2: "italic"}.get(rank.get(label, 0), "") for rank in ranks]
             texts = [
-                Text(str(cells[place]), style) for place, style in zip(places, styles, strict=True)
+                Text(f"{cells[place]}{' *' if clear.get(place) == label else ''}", style)
+                for place, style in zip(places, styles, strict=True)
             ]
             shown.add_row(Text(label), *texts)
         console.print(shown)
+        if clear:
+            console.print(Text(_CLEAR), soft_wrap=True)
     if table.tally:
         console.print(Text(f"{table.side}, {table.metric}, {table.tally}"), soft_wrap=True)
 

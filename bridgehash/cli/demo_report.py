@@ -82,7 +82,7 @@ class Study:
     def table(self, metric: str) -> ResultTable:
         """Return methods by subtasks, in per cent."""
         rows = {
-            label: [Cell(100 * getattr(by_subtask[name], metric), n=1) for name in SUBTASKS]
+            label: [Cell({0: 100 * getattr(by_subtask[name], metric)}) for name in SUBTASKS]
             for label, by_subtask in self.scores.items()
         }
         return ResultTable("cross", metric, [(name, N_BITS) for name in SUBTASKS], rows)

@@ -45,7 +45,8 @@ Published = Annotated[
     bool,
     typer.Option(
         "--published",
-        help="Use the constants of the paper instead of the tuned ones; for its four variants.",
+        help="As the paper prints it, instead of the tuned settings; for its four variants. The "
+        "authors' script is `--method ath-unsupervised-authors`.",
     ),
 ]
 LabelsSource = Annotated[

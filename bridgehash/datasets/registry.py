@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .dataset import ALONE, DataSet, DataView, views
+from .decaf import DECAF
 from .files import DataFile
 from .mnist_usps import MNIST_USPS
 
@@ -36,7 +37,8 @@ _OFFICE_CALTECH10 = DataSet(
             "Caltech10_SURF_L10.mat)."
         ),
     ),
-    own_views=views(("amazon", "caltech10"), ("vgg16",)),
+    own_views=views(("amazon", "caltech10"), ("decaf6", "vgg16")),
+    public=DECAF,
 )
 _PACS = DataSet(
     name="pacs",

@@ -28,7 +28,7 @@ _SYMMETRIC = 1e-6  # tolerance, relative to the largest weight
 
 
 class BlockRows:
-    """Rows of mean zero and root-mean-square norm one; built by `standardised`.
+    """Rows of mean zero and, unless `unscaled`, root-mean-square norm one; see `standardised`.
 
     Attributes
     ----------
@@ -91,6 +91,11 @@ class BlockRows:
         if scale <= 100 * np.finfo(self.dtype).eps * float(np.abs(centre).max(initial=0.0)):
             raise InputError("all rows are equal; nothing can be learned from them", self._name)
         reader = replace(self._reader, mean=centre, scale=scale)
+        return BlockRows(reader, self.moments, self._mapper, self._name)
+
+    def unscaled(self) -> BlockRows:
+        """Return the same centred rows, not divided by their root-mean-square norm."""
+        reader = replace(self._reader, scale=1.0)
         return BlockRows(reader, self.moments, self._mapper, self._name)
 
     @property

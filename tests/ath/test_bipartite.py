@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from bridgehash import ATH, InputError, TrainingData
-from bridgehash.ath.bipartite import AdaptiveBipartite, GivenBipartite, LabelBipartite, as_graph
+from bridgehash.ath.bipartite import (
+    AdaptiveBipartite,
+    AuthorsBipartite,
+    GivenBipartite,
+    LabelBipartite,
+    as_graph,
+)
 from bridgehash.neighbors.graphs import label_graph
 from tests import reference
 from tests.cases import two_domains
@@ -55,6 +61,35 @@ def test_mean_gamma_projects_the_nearest_onto_the_simplex(seed, n_s, n_t, eta):
         )
         assert (w > 0).sum() <= eta
     np.testing.assert_allclose(graph.penalty, gamma * (W**2).sum())
+
+
+def test_the_graph_of_the_script_leaves_out_the_nearest_and_keeps_its_targets():
+    """Ranks 2 to η + 1 and the mean γ of the first call; new targets after `frozen` calls."""
+    eta, frozen = 3, 2
+    rule = AuthorsBipartite(eta, frozen).rule(TrainingData(*projections(0, 9, 8)))
+    F = reference.distances(*(H.T for H in projections(0, 9, 8)))
+    gamma = np.mean([reference.row_gamma(np.sort(row)[1:], eta, 1.0) for row in F])
+    targets = np.argsort(F, axis=1)[:, 1 : eta + 1]
+    for call in range(4):
+        H_s, H_t = projections(call, 9, 8)
+        F = reference.distances(H_s.T, H_t.T)
+        if call >= frozen:
+            targets = np.argsort(F, axis=1)[:, 1 : eta + 1]
+        graph = rule(H_s, H_t)
+        W = graph @ np.eye(8)
+        for row, w, near in zip(F, W, targets, strict=True):
+            expected = reference.simplex_point(-row[near] / (2 * gamma))
+            np.testing.assert_allclose(w[near], expected, atol=1e-8)
+        np.testing.assert_allclose(W.sum(axis=1), 1.0)
+        np.testing.assert_allclose(graph.penalty, gamma * (W**2).sum())
+
+
+@pytest.mark.parametrize("n_t", [2, 3])
+def test_the_graph_of_the_script_needs_two_targets_only(n_t):
+    _, W = learned(AuthorsBipartite(), *projections(0, 4, n_t))
+    np.testing.assert_allclose(W.sum(axis=1), 1.0)
+    F = reference.distances(*(H.T for H in projections(0, 4, n_t)))
+    assert (np.take_along_axis(W, np.argsort(F, axis=1)[:, :1], axis=1) == 0).all()
 
 
 @pytest.mark.parametrize("gamma", ["row", "mean"])

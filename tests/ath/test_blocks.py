@@ -70,6 +70,17 @@ def test_blocks_give_the_projections_of_a_fit_in_memory(small, variant, center):
     np.testing.assert_allclose(ours.objective_["total"], whole.objective_["total"])
 
 
+def test_blocks_of_unscaled_rows_give_the_fit_of_the_authors_script(small):
+    X_s, X_t, _ = domains()
+    ours, whole = (
+        fit(X_s, X_t, {}, "unsupervised", published="authors") for fit in (limited, in_memory)
+    )
+    assert ours.target_encoder_.scale == whole.target_encoder_.scale == 1.0
+    np.testing.assert_allclose(
+        ours.target_encoder_.projection, whole.target_encoder_.projection, atol=1e-10
+    )
+
+
 def test_float32_blocks_give_the_same_bits(small):
     X_s, X_t, _ = domains(np.float32)
     ours, whole = (fit(X_s, X_t, {}, "unsupervised") for fit in (limited, in_memory))

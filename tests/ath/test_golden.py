@@ -1,44 +1,39 @@
-"""The authors' public code, rebuilt from the product's steps, gives their stored results.
+"""`published="authors"` gives the stored results of the authors' public code.
 
-Their loop differs from Algorithm 1 (B, W_st, A instead of A, B, W_st; ranks 2 to k + 1 and one
-mean γ of the PCA start; rankings frozen for five rounds; two ridges), so the schedule is
-written here; graphs, steps, objective, codes and scores are the product's.
+Only what their code leaves to the caller is set here: preparation of the rows, the signs of the PCA
+start, and k-NN graphs where ties make these depend on rounding.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import coo_array
 
-from bridgehash._core.linalg import SPDSolver, row_space
-from bridgehash.ath.steps import (
-    Domain,
-    code_step,
-    graph_gamma,
-    normal_matrix,
-    objective,
-    projection_step,
-    simplex_projection,
-)
+from bridgehash import ATH, AuthorsBipartite, PCAStart
+from bridgehash.ath.starts import Start
+from bridgehash.ath.steps import code_step
 from bridgehash.codes import pack
 from bridgehash.metrics import distance_histogram, radius_pr_area
 from bridgehash.neighbors.graphs import KNNGraph, SparseGraph
-from bridgehash.neighbors.search import nearest
 
-FROZEN = 5  # rounds that keep the ranking of the start
 RELATIVE = 1e-6
 BITS = pytest.mark.parametrize("n_bits", [16, 64])
 
 
 @dataclass(frozen=True)
 class Task:
-    """Centred rows of a stored task, and the file with its results."""
+    """Rows of a stored task as the authors' code gets them, and the file with its results."""
 
     X_s: np.ndarray
     X_t: np.ndarray
     X_q: np.ndarray
     stored: object  # an npz file
+
+    def start(self, prefix=""):
+        return StoredStart(
+            self.X_s @ self.stored[f"{prefix}As0"], self.X_t @ self.stored[f"{prefix}At0"]
+        )
 
     def graph(self, name):
         """A k-NN graph from its stored edges."""
@@ -49,16 +44,22 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Run:
-    """The state after the last round."""
+class StoredStart:
+    """PCA projections with the signs of the stored run."""
 
-    A_s: np.ndarray
-    A_t: np.ndarray
-    B_s: np.ndarray
-    B_t: np.ndarray
-    W: SparseGraph
-    gamma: float
-    objectives: list
+    H_s: np.ndarray
+    H_t: np.ndarray
+
+    def begin(self, context):
+        return Start(self.H_s, self.H_t)
+
+
+@dataclass(frozen=True)
+class StoredGraph:
+    graph: SparseGraph
+
+    def build(self, X, y=None):
+        return self.graph
 
 
 @pytest.fixture(scope="module")
@@ -102,80 +103,61 @@ def raw_task(stored):
     return Task(X_s - X_s.mean(axis=0), X_t - X_t.mean(axis=0), X_q - X_t.mean(axis=0), stored)
 
 
-def authors_run(task, A_s, A_t, n_iter):
-    """`ATH_U.m` with the settings of `demo_ATH.m`, from the stored PCA start."""
-    stored = task.stored
-    k, lam = int(stored["k"]), float(stored["lam"])
-    (Z_s, back_s), (Z_t, back_t) = row_space(task.X_s), row_space(task.X_t)
-    source = Domain(Z_s, task.graph("source"), stored["alpha_s"], stored["beta_s"])
-    target = Domain(Z_t, task.graph("target"), stored["alpha_t"], stored["beta_t"])
-    H_s, H_t = task.X_s @ A_s, task.X_t @ A_t
-    F, ranked = nearest(H_s, H_t, k + 2)
-    gamma = graph_gamma(F[:, 1:]).mean()
-    objectives = []
-    for iteration in range(n_iter):
-        B_s, B_t = code_step(H_s), code_step(H_t)
-        if iteration >= FROZEN:
-            _, ranked = nearest(H_s, H_t, k + 2)
-        W = bridge(H_s, H_t, ranked[:, 1 : k + 1], gamma)
-        A_s = step(source, B_s, W, H_t, lam, stored["ridge_s"])
-        H_s = source.X @ A_s
-        A_t = step(target, B_t, W.T, H_s, lam, stored["ridge_t"])
-        H_t = target.X @ A_t
-        objectives.append(sum(objective(source, target, (H_s, H_t), (B_s, B_t), W, lam=lam)))
-    return Run(back_s(A_s), back_t(A_t), B_s, B_t, W, gamma, objectives)
+def authors(task, start, **parameters):
+    """Fit the script's variant to a task."""
+    graphs = {f"{name}_graph": StoredGraph(task.graph(name)) for name in ("source", "target")}
+    settings = {"start": start, **graphs, **parameters}
+    ath = ATH.unsupervised(start.H_s.shape[1], published="authors", **settings)
+    return ath.fit(task.X_s, task.X_t)
 
 
-def bridge(H_s, H_t, columns, gamma):
-    """Their W-step: current distances, given columns, one γ for all rows."""
-    F = ((H_s[:, None] - H_t[columns]) ** 2).sum(axis=2)
-    weights = simplex_projection(-F / (2 * gamma))
-    starts = np.arange(0, columns.size + 1, columns.shape[1])
-    W = csr_array((weights.ravel(), columns.ravel(), starts), shape=(len(H_s), len(H_t)))
-    return SparseGraph(W, penalty=float(gamma * (weights**2).sum()))
+def projections(ath):
+    """A_s and A_t of all rows; `source_encoder="own"` is needed for the former."""
+    return ath.source_encoder_.projection, ath.target_encoder_.projection
 
 
-def step(domain, B, W, H_other, lam, ridge):
-    solver = SPDSolver(normal_matrix(domain, W.degrees, lam=lam), float(ridge))
-    return projection_step(domain, solver, B, W, H_other, lam=lam)
-
-
-def assert_equal(run, task, prefix, gamma):
+def assert_equal(ath, task, prefix, gamma):
     """All that the authors' code left behind."""
-    stored = task.stored
-    np.testing.assert_allclose(run.gamma, gamma, rtol=RELATIVE)
-    for A, key in ((run.A_s, "As"), (run.A_t, "At")):
+    stored, W = task.stored, ath.bipartite_graph_
+    weights = W.matrix.toarray()
+    np.testing.assert_allclose(W.penalty / (weights**2).sum(), gamma, rtol=RELATIVE)
+    for A, key in zip(projections(ath), ("As", "At"), strict=True):
         expected = stored[prefix + key]
         np.testing.assert_allclose(A, expected, rtol=0, atol=RELATIVE * np.abs(expected).max())
     edges = (stored[f"{prefix}W_row"], stored[f"{prefix}W_col"])
-    W = coo_array((stored[f"{prefix}W_val"], edges), shape=run.W.shape).toarray()
-    np.testing.assert_allclose(run.W.matrix.toarray(), W, rtol=0, atol=RELATIVE)
-    np.testing.assert_allclose(run.objectives, stored[f"{prefix}objective"], rtol=RELATIVE)
-    for B, key in ((run.B_s, "Bs_train"), (run.B_t, "Bt_train")):
-        np.testing.assert_array_equal(pack(B), stored[prefix + key])
-    for name, codes in encoded(run, task).items():
+    expected = coo_array((stored[f"{prefix}W_val"], edges), shape=W.shape).toarray()
+    np.testing.assert_allclose(weights, expected, rtol=0, atol=RELATIVE)
+    without_ridge = ath.objective_["total"] - ath.objective_["ridge"]
+    np.testing.assert_allclose(without_ridge, stored[f"{prefix}objective"], rtol=RELATIVE)
+    for name, codes in encoded(ath, task).items():
         np.testing.assert_array_equal(codes, stored[f"{prefix}bits_{name}"])
 
 
-def encoded(run, task):
+def assert_equal_codes(H, task, prefix):
+    """The balanced codes of the last iteration, from the projections before it."""
+    for rows, key in zip(H, ("Bs_train", "Bt_train"), strict=True):
+        np.testing.assert_array_equal(pack(code_step(rows)), task.stored[prefix + key])
+
+
+def encoded(ath, task):
     """The codes of each set, by the key under which they are stored."""
     codes = {
-        "query_At": pack(task.X_q @ run.A_t),
-        "target_At": pack(task.X_t @ run.A_t),
-        "source_As": pack(task.X_s @ run.A_s),
+        "query_At": ath.encode(task.X_q, "target"),
+        "target_At": ath.encode(task.X_t, "target"),
+        "source_As": ath.encode(task.X_s, "source"),
     }
     if task.X_s.shape[1] == task.X_t.shape[1]:
-        codes["source_At"] = pack(task.X_s @ run.A_t)
+        codes["source_At"] = ath.encode(task.X_s, "target")
     return codes
 
 
-def assert_equal_scores(run, task, prefix):
+def assert_equal_scores(ath, task, prefix):
     """The areas by true Hamming distances, to the last digit but rounding."""
-    stored, codes, n_bits = task.stored, encoded(run, task), run.A_t.shape[1]
+    stored, codes = task.stored, encoded(ath, task)
 
     def area(database, y):
         sets = (codes["query_At"], codes[database], stored["y_query"], stored[y])
-        return radius_pr_area(distance_histogram(*sets, n_bits=n_bits))
+        return radius_pr_area(distance_histogram(*sets, n_bits=ath.n_bits))
 
     scores = {
         "area_cross_As_At": area("source_As", "y_source"),
@@ -189,27 +171,75 @@ def assert_equal_scores(run, task, prefix):
 
 @pytest.mark.parametrize("n_iter", range(1, 11))
 def test_every_iteration_is_the_authors(synthetic, n_iter):
-    stored = synthetic.stored
-    run = authors_run(synthetic, stored["As0"], stored["At0"], n_iter)
-    assert_equal(run, synthetic, f"T{n_iter}_", stored["gamma"])
-    assert_equal_scores(run, synthetic, f"T{n_iter}_")
+    start, prefix = synthetic.start(), f"T{n_iter}_"
+    ath = authors(synthetic, start, max_iter=n_iter, source_encoder="own")
+    assert_equal(ath, synthetic, prefix, synthetic.stored["gamma"])
+    assert_equal_scores(ath, synthetic, prefix)
+    H = (start.H_s, start.H_t)
+    if n_iter > 1:
+        before = authors(synthetic, start, max_iter=n_iter - 1, source_encoder="own")
+        H = [
+            X @ A for X, A in zip((synthetic.X_s, synthetic.X_t), projections(before), strict=True)
+        ]
+    assert_equal_codes(H, synthetic, prefix)
 
 
 def test_odd_numbers_of_samples_are_split_as_by_the_authors(synthetic_odd):
-    stored = synthetic_odd.stored
-    run = authors_run(synthetic_odd, stored["As0"], stored["At0"], int(stored["n_iter"]))
-    assert_equal(run, synthetic_odd, "T10_", stored["gamma"])
-    assert_equal_scores(run, synthetic_odd, "T10_")
+    start = synthetic_odd.start()
+    ath = authors(synthetic_odd, start, source_encoder="own")
+    assert_equal(ath, synthetic_odd, "T10_", synthetic_odd.stored["gamma"])
+    assert_equal_scores(ath, synthetic_odd, "T10_")
 
 
 @BITS
 @pytest.mark.parametrize("name", ["mnist_usps", "office"])
 def test_real_images_give_the_authors_codes_and_scores(request, name, n_bits):
     task, prefix = request.getfixturevalue(name), f"b{n_bits}_"
-    start = (task.stored[f"{prefix}As0"], task.stored[f"{prefix}At0"])
-    run = authors_run(task, *start, int(task.stored["n_iter"]))
-    assert_equal(run, task, prefix, task.stored[f"{prefix}gamma"])
-    assert_equal_scores(run, task, prefix)
+    ath = authors(task, task.start(prefix), source_encoder="own")
+    assert_equal(ath, task, prefix, task.stored[f"{prefix}gamma"])
+    assert_equal_scores(ath, task, prefix)
+
+
+def test_the_settings_are_those_of_the_demo(synthetic):
+    """What the other tests do not set is what the stored runs were made with."""
+    ath, stored = ATH.unsupervised(8, published="authors"), synthetic.stored
+    for domain in ("source", "target"):
+        for name in ("alpha", "beta"):
+            assert getattr(ath, f"{name}_{domain}") == stored[f"{name}_{domain[0]}"]
+    assert (ath.ridge, ath.ridge_target) == (stored["ridge_s"], stored["ridge_t"])
+    assert (ath.lam, ath.max_iter) == (stored["lam"], stored["n_iter"])
+    assert (ath.start, ath.start_scale) == ("pca", None)
+    assert (ath.unit_rows, ath.unit_scale, ath.center) == (False, False, "auto")
+    assert AuthorsBipartite().n_neighbors == KNNGraph().n_neighbors == stored["k"]
+
+
+@BITS
+def test_the_start_is_the_stored_one_up_to_signs(mnist_usps, n_bits):
+    """PCA about the mean of a domain, although rows are centred by the mean of both."""
+    seen = []
+
+    class Seen(PCAStart):
+        def begin(self, context):
+            seen.append(super().begin(context))
+            return seen[-1]
+
+    ath = ATH.unsupervised(n_bits, published="authors", start=Seen("domain", None), max_iter=1)
+    ath.fit(mnist_usps.X_s, mnist_usps.X_t)
+    stored = mnist_usps.start(f"b{n_bits}_")
+    for ours, theirs in zip((seen[0].H_s, seen[0].H_t), (stored.H_s, stored.H_t), strict=True):
+        signs = np.sign((ours * theirs).sum(axis=0))
+        np.testing.assert_allclose(ours * signs, theirs, atol=1e-6)
+
+
+def test_the_target_encodes_both_domains_of_one_feature_space(mnist_usps):
+    """As in the demo, which has one feature space only; its mean is that of both domains."""
+    X_s, X_t = mnist_usps.X_s[:60], mnist_usps.X_t[:50]
+    ath = ATH.unsupervised(8, published="authors", max_iter=2).fit(X_s, X_t)
+    assert ath.source_encoder_ is ath.target_encoder_
+    np.testing.assert_allclose(ath.target_encoder_.mean, np.vstack([X_s, X_t]).mean(axis=0))
+    ath = ATH.unsupervised(8, published="authors", max_iter=2).fit(X_s[:, :90], X_t)
+    assert ath.source_encoder_ is not ath.target_encoder_
+    np.testing.assert_allclose(ath.target_encoder_.mean, X_t.mean(axis=0))
 
 
 @pytest.mark.parametrize("name", ["synthetic", "synthetic_odd", "mnist_usps"])

@@ -26,6 +26,10 @@ def clouds(rng, sizes, shift=0.0):
     return CENTRES[y] + rng.normal(size=(len(y), 8)) + shift, y
 
 
+def no_bridge():
+    raise AssertionError("not needed with two feature spaces, or if the features suffice")
+
+
 @pytest.fixture
 def graph():
     X, y = clouds(np.random.default_rng(0), (30, 20, 10))
@@ -64,7 +68,10 @@ def test_a_class_known_in_one_domain_alone_is_given_to_no_row_of_the_other():
     X_t, y_t = clouds(rng, (40, 40, 0))
     few = np.where(np.arange(80) < 20, y_t, -1)
     data = Propagation(keep=1.0).complete(
-        TrainingData(X_s, X_t[:, :6], y_s, few), same_space=False, rng=np.random.RandomState(0)
+        TrainingData(X_s, X_t[:, :6], y_s, few),
+        same_space=False,
+        rng=np.random.RandomState(0),
+        bridge=no_bridge,
     )
     assert set(data.y_target) == {0, 1}
     assert (data.y_target == y_t).mean() > 0.95
@@ -98,8 +105,8 @@ def test_labels_of_the_source_reach_a_target_of_other_shares(sizes):
     rng = np.random.default_rng(0)
     X_s, y_s = clouds(rng, (40, 40, 40))
     X_t, y_t = clouds(rng, sizes, shift=0.5)
-    data = Propagation().complete(
-        TrainingData(X_s, X_t, y_s), same_space=True, rng=np.random.RandomState(0)
+    data = Propagation(space="features").complete(
+        TrainingData(X_s, X_t, y_s), same_space=True, rng=np.random.RandomState(0), bridge=no_bridge
     )
     known = data.y_target >= 0
     np.testing.assert_array_equal(data.y_source, y_s)
@@ -115,19 +122,59 @@ def test_a_few_labels_of_each_domain_suffice_where_spaces_differ():
     X_t = X_t @ ortho_group.rvs(8, random_state=0)
     few_s, few_t = (np.where(np.arange(len(y)) < 12, y, -1) for y in (y_s, y_t))
     data = Propagation(keep=1.0).complete(
-        TrainingData(X_s, X_t, few_s, few_t), same_space=False, rng=np.random.RandomState(0)
+        TrainingData(X_s, X_t, few_s, few_t),
+        same_space=False,
+        rng=np.random.RandomState(0),
+        bridge=no_bridge,
     )
     for found, true, few in ((data.y_source, y_s, few_s), (data.y_target, y_t, few_t)):
         np.testing.assert_array_equal(found[few >= 0], few[few >= 0])
         assert (found == true).mean() > 0.95
 
 
+@pytest.mark.parametrize(
+    ("turned", "expected"), [(0, "features"), (30, "bridged"), (90, "features")]
+)
+def test_the_bridged_space_is_trusted_if_it_agrees_in_part(turned, expected):
+    """Of 120 target rows, `turned` are placed in another class by the bridge."""
+    rng = np.random.default_rng(0)
+    X_s, y_s = clouds(rng, (40, 40, 40))
+    X_t, y_t = clouds(rng, (40, 40, 40))
+    bridged = CENTRES[np.where(np.arange(120) < turned, (y_t + 1) % 3, y_t)]
+    bridged = 100.0 * bridged + 0.1 * rng.normal(size=(120, 8))
+    bridge = (CENTRES[y_s] * 100.0, bridged)
+    found = {
+        space: Propagation(keep=1.0, space=space)
+        .complete(
+            TrainingData(X_s / 50.0, X_t / 50.0, y_s),
+            same_space=True,
+            rng=np.random.RandomState(0),
+            bridge=lambda: bridge,
+        )
+        .y_target
+        for space in ("auto", "features", "bridged")
+    }
+    assert (found["features"] == y_t).mean() > 0.95
+    np.testing.assert_array_equal(found["auto"], found[expected])
+    if turned:
+        assert (found["features"] != found["bridged"]).any()
+
+
+def test_labels_of_the_target_alone_are_propagated_to_the_source():
+    rng = np.random.default_rng(0)
+    (X_s, y_s), (X_t, y_t) = clouds(rng, (30, 30, 30)), clouds(rng, (20, 20, 20), shift=0.5)
+    model = ATH.propagated(16, random_state=0).fit(X_s, X_t, y_target=y_t)
+    H_s, H_t = model.decision_function(X_s, "source"), model.decision_function(X_t, "target")
+    nearest = y_t[((H_s[:, None] - H_t) ** 2).sum(axis=2).argmin(axis=1)]
+    assert (nearest == y_s).mean() > 0.9
+
+
 def test_given_shares_are_kept():
     rng = np.random.default_rng(0)
     (X_s, y_s), (X_t, _) = clouds(rng, (40, 40, 40)), clouds(rng, (80, 30, 10))
     shares = np.array([80, 30, 10]) / 120
-    found = Propagation(shares=shares, keep=1.0).complete(
-        TrainingData(X_s, X_t, y_s), same_space=True, rng=np.random.RandomState(0)
+    found = Propagation(shares=shares, keep=1.0, space="features").complete(
+        TrainingData(X_s, X_t, y_s), same_space=True, rng=np.random.RandomState(0), bridge=no_bridge
     )
     assert np.abs(np.bincount(found.y_target, minlength=3) / 120 - shares).sum() < 0.1
 
@@ -150,7 +197,9 @@ def test_what_cannot_be_completed_is_refused(parameters, labels, message):
     some = np.where(np.arange(30) < 15, y, -1)
     data = TrainingData(X, X[:, :5], **dict.fromkeys(labels, some))
     with pytest.raises(ValueError, match=message):
-        Propagation(**parameters).complete(data, same_space=False, rng=np.random.RandomState(0))
+        Propagation(**parameters).complete(
+            data, same_space=False, rng=np.random.RandomState(0), bridge=no_bridge
+        )
 
 
 def test_propagated_codes_find_the_class_across_domains():

@@ -114,6 +114,27 @@ def test_solver_is_algorithm_1(n_s, n_t, labelled, n_iter):
     np.testing.assert_allclose(solution.history, history, rtol=1e-7)
 
 
+@pytest.mark.parametrize("n_iter", [1, 3])
+def test_the_order_of_the_script_begins_with_balanced_codes_and_ends_with_a(n_iter):
+    """B, W, A, B, W, A is A, B, W, A, B, W with another beginning and another end."""
+    arguments, twin = problem(8, 7, labelled=False)
+    solution = solve(**arguments, step_order="BWA", max_iter=n_iter)
+    twin.B = {k: reference.best_codes(twin.H[k]) for k in twin.H}
+    for _ in range(n_iter):
+        W_st = twin.W_st
+        twin.round()
+    np.testing.assert_allclose(solution.A_s, twin.A["source"], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(solution.A_t, twin.A["target"], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(solution.W @ np.eye(7), W_st, atol=1e-8)
+
+
+def test_the_objective_counts_the_ridge_of_each_domain():
+    arguments, _ = problem(8, 7, labelled=True)
+    solution = solve(**arguments, ridge_target=3.0, max_iter=2)
+    ridge = RIDGE * (solution.A_s**2).sum() + 3.0 * (solution.A_t**2).sum()
+    np.testing.assert_allclose(solution.history[-1].ridge, ridge)
+
+
 def test_a_start_that_knows_a_graph_is_followed():
     arguments, _ = problem(8, 7, labelled=False)
     W = np.random.default_rng(0).random((8, 7))

@@ -143,6 +143,20 @@ def test_curves_over_the_iterations(record: Make) -> None:
     assert plot.panels[3].title.endswith("radius_pr_area in per cent, search in the target")
 
 
+def test_accuracy_starts_at_that_of_the_features(record: Make) -> None:
+    extras = 'extras = ["transfer_before", "objective", "transfer"]'
+    suite = swept("iterations", "{ max_iter = [1, 2, 3] }", extras)
+    records = [
+        r | {"extras": [*r["extras"], "transfer_before"], "transfer_before": 0.66}
+        for r in course_records(record)
+    ]
+    plot = plot_of(suite, records)
+    assert plot is not None
+    accuracy = lines(plot.panels[1].figure.axes[0])["A"]
+    np.testing.assert_allclose(accuracy, [[0, 66], [1, 20], [2, 40], [3, 60]])
+    assert lines(plot.panels[2].figure.axes[0])["A"][0, 0] == 1  # of scores, the first iteration
+
+
 def test_iterations_without_extras_show_scores_only(record: Make) -> None:
     suite = swept("iterations", "{ max_iter = [1, 2, 3] }")
     records = [r | {"extras": []} for r in course_records(record)]
@@ -237,10 +251,10 @@ def test_svg_is_part_of_a_page() -> None:
 
 
 def test_styles_differ_in_more_than_colour() -> None:
-    styles = [line_style(i) for i in range(8)]
-    assert len({style["marker"] for style in styles}) == 8
-    assert len({style["color"] for style in styles}) == 8
-    assert line_style(8) == line_style(0)
+    styles = [line_style(i) for i in range(12)]  # the methods of the figures of the paper
+    assert len({style["marker"] for style in styles}) == 12
+    assert len({style["color"] for style in styles}) == 12
+    assert line_style(12) == line_style(0)
 
 
 def test_small_differences_look_small() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -102,13 +103,13 @@ def test_text_is_escaped(text: str) -> None:
 def test_cells_are_means_gaps_and_failures(text: str) -> None:
     page = Page(text)
     assert page.row(1, "ITQ <one>") == ["30.0 ± 10.0", "failed"]
-    assert page.row(1, "ATH") == ["60.0 1 failed", "missing"]
+    assert page.row(1, "ATH") == ["60.0 too few splits 1 failed", "missing"]
     assert page.row(2, "ITQ <one>")[0] == "15.0 ± 5.0"  # mean average precision
 
 
 def test_cells_with_fewer_splits_say_so(suite: Suite, record: Make) -> None:
     records = [record(0.2), record(0.4, seed=1), record(0.6, **ATH)]
-    assert Page(report_page([suite], records)).row(1, "ATH")[0] == "60.0 of 1"
+    assert Page(report_page([suite], records)).row(1, "ATH")[0] == "60.0 too few splits of 1"
 
 
 def test_best_and_second_are_marked_in_each_column(suite: Suite, record: Make) -> None:
@@ -116,6 +117,17 @@ def test_best_and_second_are_marked_in_each_column(suite: Suite, record: Make) -
     assert "<strong>75.0</strong>" in text
     assert "<u>25.0</u>" in text
     assert "<strong>missing" not in text
+
+
+def test_the_best_cell_says_whether_its_lead_could_be_chance(suite: Suite, record: Make) -> None:
+    records = [
+        record(0.2 + more * (1 + seed), seed=seed, **method)
+        for seed in range(6)
+        for method, more in (({}, 0.01), (ATH, 0.02))
+    ]
+    page = Page(report_page([replace(suite, seeds=6)], records))
+    assert page.row(1, "ATH")[0] == "27.0 ± 3.4 p = 0.031"
+    assert page.row(1, "ITQ <one>")[0] == "23.5 ± 1.7"
 
 
 def test_failures_are_explained_once(suite: Suite, record: Make) -> None:

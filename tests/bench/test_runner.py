@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
-from bridgehash import ITQ, MissingDataError
+from bridgehash import ITQ, MissingDataError, Shared
+from bridgehash._core.linalg import pca
 from bridgehash.bench import runner
+from bridgehash.bench.extras import EXTRAS
 from bridgehash.bench.runner import Job, jobs_of, pending, run_job, run_suite
 from bridgehash.bench.spec import FEW, SEEN, Suite, parse_suite
 from bridgehash.bench.store import ResultStore
@@ -112,6 +115,24 @@ def test_equal_jobs_give_equal_records(tiny: Suite, data: Path) -> None:
     assert first["key"] == second["key"]
     assert first["scores"] == second["scores"]
     assert run_job(jobs_of(tiny)[8], data)["scores"] != first["scores"]  # another split
+
+
+def test_accuracy_before_learning_is_that_of_the_nearest_row(data: Path) -> None:
+    """Of the rows themselves with one width, else of as many components as bits per domain."""
+    hasher = ITQ(4)
+    rng = np.random.default_rng(0)
+    task = parse_task("own/a.f-b.g").load(0, data)
+    one_width = replace(task, X_source=rng.normal(size=(40, 7)))
+    D = cdist(one_width.X_target, one_width.X_source)
+    expected = (task.y_source[D.argmin(axis=1)] == task.y_target).mean()
+    assert EXTRAS["transfer_before"](Shared(hasher), one_width) == pytest.approx(expected)
+    components = [
+        X @ pca(X, 4) for X in (X - X.mean(axis=0) for X in (task.X_source, task.X_target))
+    ]
+    D = cdist(components[1], components[0])
+    expected = (task.y_source[D.argmin(axis=1)] == task.y_target).mean()
+    assert EXTRAS["transfer_before"](Shared(hasher), task) == pytest.approx(expected)
+    assert EXTRAS["transfer_before"](Shared(ITQ(64)), task) >= 0  # more bits than features
 
 
 def test_a_second_run_has_nothing_to_do(tiny: Suite, data: Path, store: ResultStore) -> None:

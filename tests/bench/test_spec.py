@@ -94,6 +94,42 @@ def test_suites_of_the_paper_have_its_tasks() -> None:
         assert len(load_suite(f"table{number}").tasks) == n_tasks
 
 
+def test_figures_of_the_paper_have_its_panels_and_twins() -> None:
+    """Figures 3 to 6: three tasks, one side, 64 bits, the methods of Tables II to VI."""
+    methods = [
+        {OURS.get(name, name.lower()) for name in published(f"table_{i}.csv").rows} for i in (2, 6)
+    ]
+    for number, side in ((3, "single"), (4, "cross"), (5, "single"), (6, "cross")):
+        for suite in load_suites([f"figure{number}", f"figure{number}-twin"]):
+            assert (suite.figure, suite.sides, suite.n_bits) == ("pr", (side,), (64,))
+            assert {method.label for method in suite.methods} == methods[0] | methods[1]
+            assert len(suite.tasks) == 3
+        table = load_suite(f"table{number - 1}-twin")  # so that both share their fits
+        assert table.tasks == suite.tasks
+        assert (table.seeds, table.sides) == (suite.seeds, suite.sides)
+    figures = {name.removesuffix("-twin") for name in suite_names() if name.startswith("figure")}
+    assert all({name, f"{name}-twin"} <= set(suite_names()) for name in figures)
+    assert len(figures) == 9  # Figure 8 has two
+
+
+def test_the_ablation_has_every_sum_of_terms_at_both_kinds_of_constants() -> None:
+    for suite in load_suites(["table8", "table8-twin"]):
+        terms: dict[str, set[tuple[bool, bool]]] = {}
+        for method in suite.methods:
+            parameters = method.build(8, seed=0).get_params()
+            graphs = parameters["beta_source"] > 0 and parameters["beta_target"] > 0
+            terms.setdefault(method.use, set()).add((parameters["lam"] > 0, graphs))
+        every = {(bridge, graphs) for bridge in (False, True) for graphs in (False, True)}
+        assert terms == {"ath-unsupervised": every, "ath-unsupervised-published": every}
+
+
+def test_twins_show_the_paper_as_printed_and_the_script() -> None:
+    for number in range(1, 6):
+        labels = [method.label for method in load_suite(f"table{number}-twin").methods]
+        assert {"ath-unsupervised-published", "ath-unsupervised-authors"} <= set(labels)
+    assert [str(task) for task in load_suite("table1-twin").tasks] == ["cifar10/all.gist512"]
+
+
 MISTAKES = [
     ("title", "titel", r"unknown key 'titel'; did you mean 'title'\?"),
     ('title = "T"', "", "the key 'title' is missing"),

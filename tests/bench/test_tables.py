@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from bridgehash.bench.spec import Suite, parse_suite
-from bridgehash.bench.tables import agreements, number, published, result_table, runs_of
+from bridgehash.bench.tables import (
+    ResultTable,
+    agreements,
+    number,
+    published,
+    result_table,
+    runs_of,
+)
 from tests.bench.conftest import ALONE, ATH, TASK, TEXT, Make
 
 
@@ -121,6 +129,70 @@ def test_ranks_leave_out_what_is_missing(suite: Suite, record: Make) -> None:
     assert table.rank(1) == {}
     tied = result_table(suite, [record(0.3), record(0.3, **ATH)], "cross", "radius_pr_area")
     assert tied.rank(0) == {"ITQ <one>": 1, "ATH": 1}
+
+
+def leads(suite: Suite, record: Make, n: int, ahead: float) -> ResultTable:
+    """Two methods on n splits: ATH leads by `ahead` on average, and by more on later splits."""
+    pairs = [(0.3 + 0.01 * seed, ahead + 0.001 * (seed - (n - 1) / 2)) for seed in range(n)]
+    records = [record(area, seed=seed) for seed, (area, _) in enumerate(pairs)]
+    records += [record(area + more, seed=seed, **ATH) for seed, (area, more) in enumerate(pairs)]
+    return result_table(replace(suite, seeds=n), records, "cross", "radius_pr_area")
+
+
+def test_a_lead_on_every_split_is_clear_though_the_splits_differ(
+    suite: Suite, record: Make
+) -> None:
+    lead = leads(suite, record, 10, ahead=0.01).lead(0)
+    assert lead is not None
+    assert (lead.best, lead.second, lead.n_splits, lead.clear) == ("ATH", "ITQ <one>", 10, True)
+    assert lead.p == pytest.approx(2 / 2**10)
+    assert str(lead) == "p = 0.002"
+
+
+def test_a_lead_on_half_of_the_splits_is_not_clear(suite: Suite, record: Make) -> None:
+    lead = leads(suite, record, 10, ahead=0.0001).lead(0)
+    assert lead is not None
+    assert not lead.clear
+    assert lead.p > 0.3
+
+
+def test_few_splits_cannot_decide(suite: Suite, record: Make) -> None:
+    table = leads(suite, record, 5, ahead=0.3)
+    lead = table.lead(0)
+    assert lead is not None
+    assert math.isnan(lead.p)
+    assert (lead.clear, str(lead)) == (False, "too few splits")
+    assert table.lead(1) is None
+
+
+def test_splits_are_compared_in_pairs(suite: Suite, record: Make) -> None:
+    """A split that only one method has does not count."""
+    records = [record(0.1, seed=seed) for seed in range(8)]
+    records += [record(0.2 + 0.01 * seed, seed=seed, **ATH) for seed in range(2, 9)]
+    lead = result_table(replace(suite, seeds=9), records, "cross", "radius_pr_area").lead(0)
+    assert lead is not None
+    assert (lead.n_splits, lead.p) == (6, pytest.approx(2 / 2**6))
+    same = [record(0.1, seed=seed, **method) for seed in range(8) for method in ({}, ATH)]
+    tied = result_table(replace(suite, seeds=8), same, "cross", "radius_pr_area").lead(0)
+    assert tied is not None
+    assert tied.p == 1.0
+
+
+def test_only_clear_leads_are_counted(suite: Suite, record: Make) -> None:
+    def tally(n: int, aheads: tuple[float, float]) -> str:
+        records = [
+            record(0.3 + more, task=task, seed=seed, **method)
+            for task, ahead in zip((TASK, ALONE), aheads, strict=True)
+            for seed in range(n)
+            for method, more in (({}, 0.001 * (-1) ** seed), (ATH, ahead + 0.0001 * seed))
+        ]
+        return result_table(replace(suite, seeds=n), records, "cross", "radius_pr_area").tally
+
+    words = "clearly best (p < 0.05) in 2 columns"
+    assert tally(8, (0.1, 0.1)) == f"{words}: ATH 2; undecided 0"
+    assert tally(8, (0.1, -0.0003)) == f"{words}: ATH 1; undecided 1"
+    assert tally(8, (-0.0003, -0.0003)) == f"{words}: none; undecided 2"
+    assert tally(3, (0.1, 0.1)) == "best in 2 columns: ATH 2 (too few splits to test this: 3)"
 
 
 def test_published_tables_are_complete() -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ import numpy as np
 import pytest
 
 from bridgehash.bench.spec import suite_names
+from bridgehash.bench.store import ResultStore
 from bridgehash.datasets.dataset import MEMORY
+from tests.bench.conftest import ATH, TEXT, make_record
 
 Run = Callable[..., Any]
 Refused = Callable[..., str]
@@ -99,6 +102,19 @@ def test_a_run_leaves_records_a_table_and_a_page(run: Run) -> None:
     assert "report   bench/tiny.html" in ended.out
     assert "<title>bridgehash bench: tiny</title>" in Path("bench/tiny.html").read_text("utf-8")
     assert sorted(path.name for path in Path("bench").iterdir()) == ["records.jsonl", "tiny.html"]
+
+
+def test_a_lead_that_is_no_chance_is_marked(run: Run) -> None:
+    Path("clear.toml").write_text(TEXT.format(more="").replace("seeds = 3", "seeds = 6"))
+    with ResultStore("bench/records.jsonl").writer() as append:
+        for seed, (method, more) in product(range(6), (({}, 0.01), (ATH, 0.02))):
+            made = make_record(0.2 + more * (1 + seed), seed=seed, **method)
+            append(made | {"key": f"{seed} {more}"})
+    ended = run("bench show clear.toml")
+    assert (ended.code, ended.err) == (0, "")
+    assert "27.0 ± 3.4 *" in ended.out
+    assert "23.5 ± 1.7 *" not in ended.out
+    assert "*: better than the second best on the same splits" in ended.out
 
 
 def test_suites_in_a_row_share_fits_and_a_page(run: Run) -> None:
@@ -201,7 +217,7 @@ def test_mistakes_are_one_line(
         ("bench run table5twin", "'table5twin'; did you mean 'table5-twin'?"),
         ("bench run theirs.toml", "theirs.toml"),
         ("bench run table2", "office_home.npz"),
-        ("bench run table4", "office-caltech10/amazon.vgg16.npz"),
+        ("bench run table4", "amazon_decaf.mat is not on this machine"),
         ("bench run", "Missing argument 'SUITE...'"),
         ("bench run tiny.toml --jobs 0", "--jobs"),
         ("bench show tiny.toml", "bench/records.jsonl: no records yet"),

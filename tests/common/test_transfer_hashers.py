@@ -190,7 +190,7 @@ def test_the_memory_order_of_arrays_does_not_matter(data):
 def test_the_scale_of_the_features_does_not_matter(shape, scale):
     data = DATA[shape]
     scaled = data.each(lambda X: scale * X)
-    for name in SMOOTH:
+    for name in [name for name in SMOOTH if not METHODS[name].keeps_scale]:
         with naming(name):
             model = METHODS[name].fit(scaled)
             assert (all_bits(model, scaled) != all_bits(fitted(name, shape), data)).mean() <= 0.001
@@ -253,7 +253,7 @@ def test_the_used_inputs_are_those_that_a_method_states():
             stated = {*method.about.needs, *method.about.uses}
             expected = stated - {"y"} | (set(BOTH) if "y" in stated else set())
             if name.startswith("ath-"):
-                expected = ATH_INPUTS[name.removesuffix("-published")]
+                expected = ATH_INPUTS[name.removesuffix("-published").removesuffix("-authors")]
                 assert stated <= expected
             assert method.make().used_inputs() == expected
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy.io import savemat
 
 from bridgehash import InputError, MissingDataError
 from bridgehash.datasets import DATASETS, DataFile, DataSet, DataView, parse_task
@@ -78,6 +80,47 @@ def test_missing_data_say_how_to_get_them(nowhere: Path) -> None:
             assert str(caught.value).startswith(dataset.file.name)
             assert str(nowhere) in str(caught.value)
             assert f"{dataset.name}/{view}.npz" in str(caught.value)
+
+
+def test_missing_decaf_features_are_named_with_their_variables(nowhere: Path) -> None:
+    for domain, name in (("amazon", "amazon_decaf.mat"), ("caltech10", "caltech_decaf.mat")):
+        with pytest.raises(
+            MissingDataError, match=rf"^{name} is not on this machine.*feas.*labels"
+        ):
+            DATASETS["office-caltech10"].load(DataView(domain, "decaf6"))
+
+
+def save_decaf(path: Path, width: int = 4096, **changes: object) -> None:
+    y = np.repeat(np.arange(1, 11), [92, 82, 94, 99, 100, 100, 99, 100, 94, 98])
+    arrays = {"feas": np.zeros((len(y), width), dtype=np.uint8), "labels": y[:, None]} | changes
+    savemat(path, {key: value for key, value in arrays.items() if value is not None})
+
+
+def test_decaf_features_are_read_with_the_class_numbers_of_the_set(tmp_path: Path) -> None:
+    save_decaf(tmp_path / "amazon_decaf.mat")
+    X, y = DATASETS["office-caltech10"].load(DataView("amazon", "decaf6"), tmp_path)
+    assert (X.shape, X.dtype) == ((958, 4096), np.float64)
+    assert np.bincount(y).tolist() == [92, 82, 94, 99, 100, 100, 99, 100, 94, 98]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"width": 800}, r"feas has shape \(958, 800\); \(958, 4096\) is needed"),
+        ({"labels": None}, "has no variable labels"),
+        ({"labels": np.tile(np.arange(1, 11), 96)[:958]}, "the classes .* rows; use the file"),
+    ],
+)
+def test_a_decaf_file_of_another_kind_is_refused(tmp_path: Path, changes: Any, words: str) -> None:
+    save_decaf(tmp_path / "amazon_decaf.mat", **changes)
+    with pytest.raises(InputError, match=rf"amazon_decaf\.mat: {words}"):
+        DATASETS["office-caltech10"].load(DataView("amazon", "decaf6"), tmp_path)
+
+
+def test_a_damaged_decaf_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "amazon_decaf.mat").write_bytes(b"no matlab" * 99)
+    with pytest.raises(InputError, match=r"amazon_decaf\.mat: is not a MATLAB file"):
+        DATASETS["office-caltech10"].load(DataView("amazon", "decaf6"), tmp_path)
 
 
 def test_stored_scales_are_applied(pack_folder: Path) -> None:
