@@ -38,6 +38,12 @@ from .ath import (
     AdaptiveBipartite as AdaptiveBipartite,
 )
 from .ath import (
+    BalancedCodes as BalancedCodes,
+)
+from .ath import (
+    ClassCodes as ClassCodes,
+)
+from .ath import (
     GivenBipartite as GivenBipartite,
 )
 from .ath import (

@@ -1,6 +1,7 @@
 """Asymmetric transfer hashing: the estimator, its parts, and the solver."""
 
 from .bipartite import AdaptiveBipartite, GivenBipartite, LabelBipartite, PairBipartite
+from .class_codes import BalancedCodes, ClassCodes
 from .estimator import ATH
 from .pair_map import PairMap
 from .propagation import Propagation
@@ -17,6 +18,8 @@ from .starts import (
 __all__ = [
     "ATH",
     "AdaptiveBipartite",
+    "BalancedCodes",
+    "ClassCodes",
     "GivenBipartite",
     "GivenStart",
     "LabelBipartite",

@@ -33,16 +33,17 @@ class ATHParameters(TypedDict, total=False):
     feature_map: Any
     completion: Any
     target_map: Any
+    codes: Any
     start: Any
     alpha_source: float
     alpha_target: float
     beta_source: float
     beta_target: float
     lam: float
-    ridge: float
+    ridge: float | Literal["auto"]
     ridge_towards: Literal["start"] | None
     unit_rows: bool
-    center: Literal["domain", "joint"]
+    center: Literal["domain", "joint", "classes"]
     feature_space: Literal["auto", "same", "separate"]
     start_scale: float
     source_encoder: Literal["own", "target"]
@@ -72,6 +73,9 @@ class ATH(BaseTransferHasher):
     target_map : None, "pairs" or an object with `map_target`, default=None
         How target rows are mapped into the feature space of the source before the alternation;
         see `PairMap`.
+    codes : "balanced", "classes" or an object with `begin`, default="balanced"
+        Codes of the training rows: balanced signs (Eq. 19), or one word per class, the same in
+        both domains; see `ClassCodes`.
     start : str or an object with `begin`, default="itq"
         First projections of the alternation: "pca", "shared_pca", "itq", "labels" or
         "structural"; see `PCAStart`, `LabelStart`, `StructuralStart`.
@@ -81,14 +85,18 @@ class ATH(BaseTransferHasher):
         Weight of the structure term T3.
     lam : float, default=0.2
         Weight of the bridge term T2.
-    ridge : float, default=1.5
+    ridge : float or "auto", default=1.5
         Added to the diagonal of Φ; features are scaled to a root-mean-square row norm of one.
+        "auto" needs codes="classes" and chooses from 0.03 to 10: fewest wrong bits in source rows
+        and in target rows that are left out one at a time.
     ridge_towards : None or "start", default=None
         What the ridge pulls the projections towards: zero, or the first projections.
     unit_rows : bool, default=True
         Divide each row of the input by its norm first.
-    center : "domain" or "joint", default="domain"
-        Subtract the mean of each domain, or the mean of both (needs one feature space).
+    center : "domain", "joint" or "classes", default="domain"
+        Subtract the mean of each domain, the mean of both (needs one feature space), or the mean
+        of the class means of each domain (needs labels): classes may then have other shares in
+        the source than in the target.
     feature_space : "auto", "same" or "separate", default="auto"
         Whether the columns of both domains mean the same. "auto": if there are equally many and
         no feature map is set.
@@ -114,6 +122,8 @@ class ATH(BaseTransferHasher):
         the bridge is no better than chance, and `fit` warns with `BridgeWarning`.
     objective_ : structured array of shape (n_iter_,)
         Fields total, quantisation (T1), bridge (T2), structure (T3), ridge.
+    ridge_ : float
+        The ridge that was used.
     n_iter_ : int
     converged_ : bool
 
@@ -135,16 +145,17 @@ class ATH(BaseTransferHasher):
         "feature_map": OneOf((None, *NAMED_PARTS["feature_map"]), "fit_transform"),
         "completion": OneOf((None, *NAMED_PARTS["completion"]), "complete"),
         "target_map": OneOf((None, *NAMED_PARTS["target_map"]), "map_target"),
+        "codes": OneOf(tuple(NAMED_PARTS["codes"]), "begin"),
         "start": OneOf(tuple(NAMED_PARTS["start"]), "begin"),
         "alpha_source": Range(0),
         "alpha_target": Range(0),
         "beta_source": Range(0),
         "beta_target": Range(0),
         "lam": Range(0),
-        "ridge": Range(0, above=True),
+        "ridge": OneOf(("auto",), number=Range(0, above=True)),
         "ridge_towards": OneOf((None, "start")),
         "unit_rows": Flag(),
-        "center": OneOf(("domain", "joint")),
+        "center": OneOf(("domain", "joint", "classes")),
         "feature_space": OneOf(("auto", "same", "separate")),
         "start_scale": Range(0, above=True),
         "source_encoder": OneOf(("own", "target")),
@@ -153,6 +164,7 @@ class ATH(BaseTransferHasher):
     }
     _contents: ClassVar[Contents] = BaseTransferHasher._contents | {
         "agreement_": Maybe(Number(Range(-np.inf))),
+        "ridge_": Number(Range(0, above=True)),
         "converged_": Number(Flag()),
     }
 
@@ -166,16 +178,17 @@ class ATH(BaseTransferHasher):
         feature_map: Any = None,
         completion: Any = None,
         target_map: Any = None,
+        codes: Any = "balanced",
         start: Any = "itq",
         alpha_source: float = 1.0,
         alpha_target: float = 1.0,
         beta_source: float = 1e-3,
         beta_target: float = 1e-1,
         lam: float = 0.2,
-        ridge: float = 1.5,
+        ridge: float | Literal["auto"] = 1.5,
         ridge_towards: Literal["start"] | None = None,
         unit_rows: bool = True,
-        center: Literal["domain", "joint"] = "domain",
+        center: Literal["domain", "joint", "classes"] = "domain",
         feature_space: Literal["auto", "same", "separate"] = "auto",
         start_scale: float = 1.0,
         source_encoder: Literal["own", "target"] = "own",
@@ -190,6 +203,7 @@ class ATH(BaseTransferHasher):
         self.feature_map = feature_map
         self.completion = completion
         self.target_map = target_map
+        self.codes = codes
         self.start = start
         self.alpha_source = alpha_source
         self.alpha_target = alpha_target
@@ -225,7 +239,7 @@ class ATH(BaseTransferHasher):
     def supervised(
         cls, n_bits: int = 64, *, published: bool = False, **parameters: Unpack[ATHParameters]
     ) -> Self:
-        """ATH_S: labels of both domains in all three graphs."""
+        """ATH_S: labels of both domains; one code word per class."""
         return cls(n_bits, **preset("supervised", parameters, published))
 
     @classmethod
@@ -295,6 +309,7 @@ class ATH(BaseTransferHasher):
         self.source_encoder_, self.target_encoder_ = result.encoders
         self.bipartite_graph_: Graph = result.graph
         self.agreement_ = result.agreement
+        self.ridge_ = result.ridge
         self.objective_ = result.objective
         self.n_iter_ = len(result.objective)
         self.converged_ = result.converged

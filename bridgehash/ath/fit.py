@@ -30,10 +30,14 @@ from ..neighbors.graphs import Graph, on_host
 from ..streaming.blocks import BLOCK_BYTES, CACHE_BYTES, Blocks, as_blocks
 from ..streaming.mappers import cluster_mapper
 from ..streaming.operator import BlockRows
+from .class_codes import Codes, class_weights
 from .presets import NAMED_PARTS
+from .ridge import chosen_ridge
 from .solver import Solution, solve
-from .starts import LabelStart, PCAStart, StartContext
+from .starts import LabelStart, PCAStart, Start, StartContext
 from .steps import Domain, Objective
+
+_FIRST_RIDGE = 0.1  # of a start that needs one before ridge="auto" is decided
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class FitResult:
     encoders: tuple[LinearEncoder, LinearEncoder]  # of source and target
     graph: Graph  # W_st over the training rows
     agreement: float | None
+    ridge: float
     objective: NDArray[np.void]  # one record per iteration
     converged: bool
 
@@ -98,7 +103,7 @@ def learn(ath: Any, data: TrainingData, options: RuntimeOptions) -> FitResult:
         mapped = part(ath, "target_map").map_target(data, unit_rows=ath.unit_rows, rng=rng)
         data = mapped.data
     source, target = _features(ath, data, rng)
-    solution, agreement = _solve(ath, source, target, data, rng, options.verbose)
+    solution, agreement, ridge = _solve(ath, source, target, data, rng, options.verbose)
     target_encoder = target.encoder(solution.A_t)
     own = ath.source_encoder == "own"
     encoders = (source.encoder(solution.A_s) if own else target_encoder, target_encoder)
@@ -115,7 +120,7 @@ def learn(ath: Any, data: TrainingData, options: RuntimeOptions) -> FitResult:
         )
     fields = [(name, np.float64) for name in ("total", *Objective._fields)]
     record = np.array([(terms.total, *terms) for terms in solution.history], dtype=fields)
-    return FitResult(encoders, on_host(solution.W), agreement, record, solution.converged)
+    return FitResult(encoders, on_host(solution.W), agreement, ridge, record, solution.converged)
 
 
 def _with_completed_labels(
@@ -185,12 +190,16 @@ def _features(
     X_s, X_t = data.X_source, data.X_target
     _same_space(ath, X_s.shape[1], X_t.shape[1])
     if isinstance(X_s, Blocks):
-        return _features_in_blocks(ath, X_s, X_t)
+        return _features_in_blocks(ath, data)
     xp = array_namespace(X_s, X_t)
     dtype = xp.result_type(X_s, X_t)
     maps_s, Z_s = _mapped(ath, xp.astype(X_s, dtype, copy=False), rng)
     maps_t, Z_t = _mapped(ath, xp.astype(X_t, dtype, copy=False), rng)
-    means = [column_means(Z_s), column_means(Z_t)]
+    if ath.center == "classes":
+        labels = (data.y_source, "source"), (data.y_target, "target")
+        means = [_class_mean(Z, *known) for Z, known in zip((Z_s, Z_t), labels, strict=True)]
+    else:
+        means = [column_means(Z_s), column_means(Z_t)]
     if ath.center == "joint":
         n_s, n_t = Z_s.shape[0], Z_t.shape[0]
         joint = (n_s * means[0] + n_t * means[1]) / (n_s + n_t)
@@ -201,8 +210,19 @@ def _features(
     )
 
 
-def _features_in_blocks(ath: Any, *domains: Blocks) -> tuple[Features, Features]:
+def _class_mean(Z: Any, y: NDArray[np.intp] | None, name: str) -> Array:
+    """Return the mean of the class means; rows without a label do not count."""
+    if y is None or not (y >= 0).any():
+        raise InputError(f"missing; center='classes' needs labels of the {name}", f"y_{name}")
+    weights = class_weights(y)[:, None] / np.count_nonzero(y >= 0)
+    if not isinstance(Z, BlockRows):
+        weights = like(weights, Z, Z.dtype)
+    return (Z.T @ weights)[:, 0]
+
+
+def _features_in_blocks(ath: Any, data: TrainingData) -> tuple[Features, Features]:
     """The same for rows that are read in blocks."""
+    domains = data.X_source, data.X_target
     dtype = np.result_type(*(blocks.dtype for blocks in domains))
     rows = [
         BlockRows.standardised(blocks.astype(dtype), ath.unit_rows, name=name)
@@ -211,6 +231,12 @@ def _features_in_blocks(ath: Any, *domains: Blocks) -> tuple[Features, Features]
     if ath.center == "joint":
         joint = (rows[0].moments | rows[1].moments).mean
         rows = [X.recentred(joint) for X in rows]
+    if ath.center == "classes":
+        labels = (data.y_source, "source"), (data.y_target, "target")
+        rows = [
+            X.recentred(X.mean + X.scale * _class_mean(X, *known))
+            for X, known in zip(rows, labels, strict=True)
+        ]
     features = []
     for X in rows:
         maps = [UnitRows().fit(X.take([0]))] if ath.unit_rows else []
@@ -257,23 +283,30 @@ def _solve(
     data: TrainingData,
     rng: np.random.RandomState,
     verbose: bool,
-) -> tuple[Solution, float | None]:
-    """Build graphs, begin, run Algorithm 1; also return the agreement of the start."""
+) -> tuple[Solution, float | None, float]:
+    """Build graphs, begin, run Algorithm 1; also return the start's agreement and the ridge."""
     y_s, y_t = data.y_source, data.y_target
-    domains = _domain(ath, "source", source, y_s), _domain(ath, "target", target, y_t)
+    codes = part(ath, "codes").begin(data, ath.n_bits, (ath.alpha_source, ath.alpha_target), rng)
+    domains = (
+        replace(_domain(ath, "source", source, y_s), weights=codes.weights[0]),
+        replace(_domain(ath, "target", target, y_t), weights=codes.weights[1]),
+    )
     rule = part(ath, "bipartite").rule(data)
     same = _same_space(ath, data.X_source.shape[1], data.X_target.shape[1])
     X_s, X_t = (source.X, target.X) if same else (source.Z, target.Z)
     raw = (data.X_source, data.X_target)
-    context = StartContext(X_s, X_t, y_s, y_t, same, ath.n_bits, ath.ridge, rng, raw)
+    automatic = isinstance(ath.ridge, str)
+    first_ridge = _FIRST_RIDGE if automatic else ath.ridge
+    context = StartContext(X_s, X_t, y_s, y_t, same, ath.n_bits, first_ridge, rng, raw)
     start = part(ath, "start").begin(context).scaled(ath.start_scale)
+    ridge = _automatic_ridge(codes, domains, start, rng) if automatic else ath.ridge
     if ath.ridge_towards == "start":
         A_s, A_t = start.projections()
         domains = (
             replace(domains[0], held=source.inside(A_s)),
             replace(domains[1], held=target.inside(A_t)),
         )
-    settings = {"lam": ath.lam, "ridge": ath.ridge, "max_iter": ath.max_iter, "tol": ath.tol}
+    settings = {"lam": ath.lam, "ridge": ridge, "max_iter": ath.max_iter, "tol": ath.tol}
     bar: AbstractContextManager[Callable[[str], None]] = nullcontext(lambda note: None)
     if verbose:
         bar = progress("ATH", ath.max_iter, visible=True)
@@ -282,7 +315,16 @@ def _solve(
         def show(terms: Objective) -> None:
             advance(f"objective {terms.total:.6g}")
 
-        return solve(*domains, rule, start, **settings, on_iteration=show), start.agreement
+        solution = solve(*domains, rule, codes, start, **settings, on_iteration=show)
+    return solution, start.agreement, float(ridge)
+
+
+def _automatic_ridge(
+    codes: Codes, domains: tuple[Domain, Domain], start: Start, rng: np.random.RandomState
+) -> float:
+    if codes.weights[0] is None:
+        raise InputError("'auto' needs codes='classes'; give a number", "ridge")
+    return chosen_ridge(*domains, codes.first(start.H_s, start.H_t), rng)
 
 
 def _domain(ath: Any, name: str, features: Features, y: NDArray[np.intp] | None) -> Domain:

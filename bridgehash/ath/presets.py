@@ -15,6 +15,7 @@ from .._core.errors import InputError, unknown
 from ..models.feature_maps import AnchorKernel
 from ..neighbors.graphs import KNNGraph, LabelGraph, NoGraph
 from .bipartite import AdaptiveBipartite, LabelBipartite, PairBipartite
+from .class_codes import BalancedCodes, ClassCodes
 from .pair_map import PairMap
 from .propagation import Propagation
 from .starts import LabelStart, LocalStart, PCAStart, StructuralStart
@@ -38,6 +39,7 @@ NAMED_PARTS: dict[str, dict[str, Any]] = {  # by parameter of ATH
     "feature_map": {"anchors": AnchorKernel()},
     "completion": {"propagated": Propagation()},
     "target_map": {"pairs": PairMap()},
+    "codes": {"balanced": BalancedCodes(), "classes": ClassCodes()},
     "start": STARTS,
 }
 _WEIGHTS = ("alpha_source", "alpha_target", "beta_source", "beta_target", "lam")
@@ -48,6 +50,13 @@ def _constants(*values: float) -> dict[str, float]:
 
 
 _SUPERVISED = {"source_graph": "labels", "target_graph": "labels", "bipartite": "labels"}
+_WORDS = {  # T1 alone: the words connect the domains
+    **_constants(1.0, 1.0, 0.0, 0.0, 0.0),
+    **_SUPERVISED,
+    "codes": "classes",
+    "center": "classes",
+    "start": LabelStart(rotation="itq"),
+}
 _MUTUAL = KNNGraph(n_neighbors=20, mutual=True)
 _FROM_PCA = {
     "start": PCAStart(rotation=None),
@@ -70,21 +79,18 @@ PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
         "target_graph": _MUTUAL,
         "start_scale": 10.0,
     },
-    "supervised": {
-        **_constants(1e-3, 1e-1, 1e-2, 1e-2, 1e-2),
-        **_SUPERVISED,
-        "start": "labels",
-        "ridge": 0.1,
-    },
-    "kernel": {
+    "supervised": _WORDS | {"ridge": "auto"},
+    "kernel": _WORDS
+    | {"ridge": 1e-3, "feature_map": AnchorKernel(n_anchors="auto", bandwidth="half-median")},
+    "propagated": {  # balanced codes forgive wrong estimates of a class
         **_constants(1e-2, 1.0, 1e-3, 1e-3, 1e-2),
         **_SUPERVISED,
         "start": "labels",
-        "ridge": 1e-2,
+        "ridge": 3e-2,
         "feature_map": "anchors",
+        "completion": "propagated",
     },
 }
-PRESETS["propagated"] = PRESETS["kernel"] | {"completion": "propagated", "ridge": 3e-2}
 PRESETS["structural"] = PRESETS["unsupervised"] | {"start": "structural", "lam": 1.0}
 PRESETS["paired"] = {
     **_constants(1.0, 1.0, 0.0, 0.0, 0.2),
@@ -100,6 +106,8 @@ PRESETS["paired"] = {
     "tol": 0.0,
 }
 
+_WITHOUT_WORDS = {"codes": "balanced", "center": "domain"}
+
 PUBLISHED: dict[str, dict[str, Any]] = {
     "unsupervised": {
         **_constants(1e-2, 1e-1, 1e-3, 1e-1, 1.0),
@@ -112,8 +120,19 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         **_FROM_PCA,
         "target_graph": "knn",
     },
-    "supervised": {**_FROM_PCA, "start_scale": 10.0},
-    "kernel": {**_FROM_PCA, "start_scale": 10.0},
+    "supervised": {
+        **_constants(1e-3, 1e-1, 1e-2, 1e-2, 1e-2),
+        **_FROM_PCA,
+        **_WITHOUT_WORDS,
+        "start_scale": 10.0,
+    },
+    "kernel": {
+        **_constants(1e-2, 1.0, 1e-3, 1e-3, 1e-2),
+        **_FROM_PCA,
+        **_WITHOUT_WORDS,
+        "start_scale": 10.0,
+        "feature_map": "anchors",
+    },
 }
 
 

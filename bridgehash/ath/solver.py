@@ -9,11 +9,11 @@ from .._core.arrays import array_namespace, like
 from .._core.linalg import Array, SPDSolver, product
 from ..neighbors.graphs import Graph
 from .bipartite import Rule
+from .class_codes import Codes
 from .starts import Start
 from .steps import (
     Domain,
     Objective,
-    code_step,
     normal_matrix,
     objective,
     projection_step,
@@ -55,6 +55,7 @@ def solve(
     source: Domain,
     target: Domain,
     bipartite: Rule,
+    codes: Codes,
     start: Start,
     *,
     lam: float,
@@ -63,15 +64,14 @@ def solve(
     tol: float,
     on_iteration: Callable[[Objective], None] = lambda terms: None,
 ) -> Solution:
-    """Run Algorithm 1. `bipartite(H_s, H_t)` returns W: learned, or fixed.
+    """Run Algorithm 1. `bipartite(H_s, H_t)` returns W, learned or fixed; `codes` returns B_s, B_t.
 
     Stops when the relative change of the objective is below `tol`, or after `max_iter` iterations.
     """
     project_s = _Projector(source, lam=lam, ridge=ridge)
     project_t = _Projector(target, lam=lam, ridge=ridge)
     H_s, H_t = start.H_s, start.H_t
-    xp = array_namespace(H_s, H_t)
-    B_s, B_t = (2.0 * xp.astype(H > 0, H.dtype) - 1.0 for H in (H_s, H_t))
+    B_s, B_t = codes.first(H_s, H_t)
     W = bipartite(H_s, H_t) if start.W is None else start.W
     history: list[Objective] = []
     converged = False
@@ -80,7 +80,7 @@ def solve(
         H_s = product(source.X, A_s)
         A_t = project_t(B_t, W.T, H_s)
         H_t = product(target.X, A_t)
-        B_s, B_t = code_step(H_s), code_step(H_t)
+        B_s, B_t = codes.step(H_s, H_t)
         W = bipartite(H_s, H_t)
         terms = objective(source, target, (H_s, H_t), (B_s, B_t), W, lam=lam)
         distance = ridge_distance(source, A_s) + ridge_distance(target, A_t)
