@@ -107,7 +107,7 @@ class ClassWords:
         return self.step(H_s, H_t)
 
     def step(self, H_s: Array, H_t: Array) -> Pair:
-        """Exchange words between classes so that Σ_c ⟨word of c, weighted sum of H in c⟩ is largest.
+        """Exchange words between classes so that Σ_c ⟨word of c, weighted sum of H⟩ is largest.
 
         All words have the same norm, so T1 is then smallest.
         """

@@ -63,7 +63,7 @@ def ridge_path(
         values = np.maximum(values, np.finfo(float).tiny)
         U = (root * X @ V) / np.sqrt(values)
     share, UB = np.maximum(values, 0.0), U.T @ (root * B)
-    path = []
+    path: list[Array] = []
     for ridge in ridges:
         kept = share / (share + ridge)
         fitted = U @ (kept[:, None] * UB)  # times the root of the weights
