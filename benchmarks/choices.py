@@ -54,7 +54,7 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "supervised": {
         "default": {},
-        "balanced codes": BALANCED,
+        "balanced codes, ridge 0.01": BALANCED,
         "words assigned without rotation": {"start": "labels"},
         "mean of all rows": {"center": "domain"},
         "lambda 0.01": {"lam": 1e-2},
@@ -66,7 +66,7 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "kernel": {
         "default": {},
-        "balanced codes": BALANCED,
+        "balanced codes, ridge 0.01": BALANCED,
         "mean of all rows": {"center": "domain"},
         "ridge 0.0001": {"ridge": 1e-4},
         "ridge 0.01": {"ridge": 1e-2},
