@@ -25,7 +25,24 @@ from bridgehash.models.base import BaseTransferHasher
 BITS, FIRST_SPLIT = 64, 100
 UNION = {"source_graph": KNNGraph(10), "target_graph": KNNGraph(10)}
 PAPER_U = {"alpha_source": 1e-2, "alpha_target": 1e-1, "lam": 1.0}
-BALANCED = {"codes": "balanced", "ridge": 1e-2}  # "auto" needs class words
+BALANCED = {"codes": "balanced", "center": "domain", "start": "labels"}
+BALANCED_S = BALANCED | {  # the graphs of the paper need weights if there are no class words
+    "alpha_source": 1e-3,
+    "alpha_target": 1e-1,
+    "beta_source": 1e-2,
+    "beta_target": 1e-2,
+    "lam": 1e-2,
+    "ridge": 0.1,
+}
+BALANCED_K = BALANCED | {
+    "alpha_source": 1e-2,
+    "alpha_target": 1.0,
+    "beta_source": 1e-3,
+    "beta_target": 1e-3,
+    "lam": 1e-2,
+    "ridge": 1e-2,
+    "feature_map": "anchors",
+}
 
 BASE: dict[str, dict[str, Any]] = {"unsupervised": {"start_scale": 1.0}}
 CHOICES: dict[str, dict[str, dict[str, Any]]] = {
@@ -54,7 +71,7 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "supervised": {
         "default": {},
-        "balanced codes, ridge 0.01": BALANCED,
+        "balanced codes, weights of the paper": BALANCED_S,
         "words assigned without rotation": {"start": "labels"},
         "mean of all rows": {"center": "domain"},
         "lambda 0.01": {"lam": 1e-2},
@@ -66,7 +83,7 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "kernel": {
         "default": {},
-        "balanced codes, ridge 0.01": BALANCED,
+        "balanced codes, weights of the paper": BALANCED_K,
         "mean of all rows": {"center": "domain"},
         "ridge 0.0001": {"ridge": 1e-4},
         "ridge 0.01": {"ridge": 1e-2},
