@@ -27,6 +27,24 @@ from bridgehash.models.base import BaseTransferHasher
 BITS, FIRST_SPLIT = 64, 100
 UNION = {"source_graph": KNNGraph(10), "target_graph": KNNGraph(10)}
 PAPER_U = {"alpha_source": 1e-2, "alpha_target": 1e-1, "lam": 1.0}
+BALANCED = {"codes": "balanced", "center": "domain", "start": "labels"}
+BALANCED_S = BALANCED | {  # the graphs of the paper need weights if there are no class words
+    "alpha_source": 1e-3,
+    "alpha_target": 1e-1,
+    "beta_source": 1e-2,
+    "beta_target": 1e-2,
+    "lam": 1e-2,
+    "ridge": 0.1,
+}
+BALANCED_K = BALANCED | {
+    "alpha_source": 1e-2,
+    "alpha_target": 1.0,
+    "beta_source": 1e-3,
+    "beta_target": 1e-3,
+    "lam": 1e-2,
+    "ridge": 1e-2,
+    "feature_map": "anchors",
+}
 
 BASE: dict[str, dict[str, Any]] = {"unsupervised": {"start_scale": 1.0}}
 CHOICES: dict[str, dict[str, dict[str, Any]]] = {
@@ -55,24 +73,24 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "supervised": {
         "default": {},
-        "start: per-domain PCA": {"start": "pca"},
-        "start: PCA, size 10": {"start": "pca", "start_scale": 10.0},
-        "start: ITQ": {"start": "itq"},
-        "start: ITQ, size 10": {"start": "itq", "start_scale": 10.0},
-        "joint mean": {"center": "joint"},
+        "balanced codes, weights of the paper": BALANCED_S,
+        "words assigned without rotation": {"start": "labels"},
+        "mean of all rows": {"center": "domain"},
+        "lambda 0.01": {"lam": 1e-2},
+        "beta 0.001": {"beta_source": 1e-3, "beta_target": 1e-3},
         "rows not normalised": {"unit_rows": False},
-        "ridge 0.01": {"ridge": 1e-2},
+        "ridge 0.1": {"ridge": 0.1},
         "ridge 1": {"ridge": 1.0},
         "source encoded by the target's encoder": {"source_encoder": "target"},
     },
     "kernel": {
         "default": {},
-        "start: per-domain PCA": {"start": "pca"},
-        "start: PCA, size 10": {"start": "pca", "start_scale": 10.0},
-        "start: ITQ, size 10": {"start": "itq", "start_scale": 10.0},
-        "ridge 0.001": {"ridge": 1e-3},
-        "ridge 0.1": {"ridge": 1e-1},
-        "400 anchors": {"feature_map": AnchorKernel(400)},
+        "balanced codes, weights of the paper": BALANCED_K,
+        "mean of all rows": {"center": "domain"},
+        "ridge 0.0001": {"ridge": 1e-4},
+        "ridge 0.01": {"ridge": 1e-2},
+        "1000 anchors": {"feature_map": AnchorKernel(1000, "half-median")},
+        "median bandwidth": {"feature_map": AnchorKernel("auto")},
         "rows not normalised": {"unit_rows": False},
     },
 }

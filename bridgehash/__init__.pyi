@@ -41,6 +41,12 @@ from .ath import (
     AuthorsBipartite as AuthorsBipartite,
 )
 from .ath import (
+    BalancedCodes as BalancedCodes,
+)
+from .ath import (
+    ClassCodes as ClassCodes,
+)
+from .ath import (
     GivenBipartite as GivenBipartite,
 )
 from .ath import (

@@ -150,6 +150,9 @@ def find_method(name: str) -> Method:
     return METHODS[name]
 
 
+_KERNEL_ROWS = 100_000  # of both domains; similarities to 3,000 anchors then take 2.4 GB
+
+
 def choose_preset(
     X_source: Any,
     X_target: Any,
@@ -158,10 +161,12 @@ def choose_preset(
     y_target: Any = None,
     pairs: Any = None,
     published: bool = False,
+    in_blocks: bool = False,
 ) -> tuple[str, str]:
     """Choose the preset of ATH that suits the given data; also return the reason in words.
 
-    With `published`, one of the four variants of the paper.
+    With `published`, one of the four variants of the paper. `in_blocks` says that rows may be read
+    in blocks, which a kernel does not allow.
 
     >>> import numpy as np
     >>> X, y = np.ones((3, 2)), np.array([0, 1, -1])
@@ -179,7 +184,11 @@ def choose_preset(
     labels = class_ids(y_source, y_target)
     if any(y is not None for y in labels):
         if all(y is not None and (y >= 0).all() for y in labels):
-            return "supervised", "all rows are labelled"
+            if in_blocks:
+                return "supervised", "all rows are labelled; a kernel cannot read rows in blocks"
+            if X_source.shape[0] + X_target.shape[0] > _KERNEL_ROWS:
+                return "supervised", f"all rows are labelled; more than {_KERNEL_ROWS:,} of them"
+            return "kernel", "all rows are labelled"
         return "propagated", "some rows are labelled"
     if X_source.shape[1] == X_target.shape[1]:
         return "unsupervised", "no labels, equal numbers of columns"

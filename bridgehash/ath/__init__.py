@@ -7,6 +7,7 @@ from .bipartite import (
     LabelBipartite,
     PairBipartite,
 )
+from .class_codes import BalancedCodes, ClassCodes
 from .estimator import ATH
 from .pair_map import PairMap
 from .propagation import Propagation
@@ -24,6 +25,8 @@ __all__ = [
     "ATH",
     "AdaptiveBipartite",
     "AuthorsBipartite",
+    "BalancedCodes",
+    "ClassCodes",
     "GivenBipartite",
     "GivenStart",
     "LabelBipartite",

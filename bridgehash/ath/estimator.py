@@ -19,7 +19,7 @@ from ..codes import MAX_BITS
 from ..models.base import About, BaseTransferHasher, TrainingData
 from ..models.contents import Contents, Maybe, Number
 from ..models.encoder import LinearEncoder
-from ..neighbors.graphs import Graph
+from ..neighbors.graphs import Graph, on_host
 from .fit import RuntimeOptions, learn, open_domains, part
 from .presets import NAMED_PARTS, PRESETS, Published, preset
 
@@ -33,19 +33,19 @@ class ATHParameters(TypedDict, total=False):
     feature_map: Any
     completion: Any
     target_map: Any
+    codes: Any
     start: Any
     alpha_source: float
     alpha_target: float
     beta_source: float
     beta_target: float
     lam: float | Literal["auto"]
-    decorrelation: float
-    ridge: float
+    ridge: float | Literal["auto"]
     ridge_target: float | None
     ridge_towards: Literal["start"] | None
     unit_rows: bool
     unit_scale: bool
-    center: Literal["domain", "joint", "auto"]
+    center: Literal["domain", "joint", "auto", "classes"]
     feature_space: Literal["auto", "same", "separate"]
     start_scale: float | None
     source_encoder: Literal["own", "target", "auto"]
@@ -79,6 +79,9 @@ class ATH(BaseTransferHasher):
     target_map : None, "pairs" or an object with `map_target`, default=None
         How target rows are mapped into the feature space of the source before the alternation;
         see `PairMap`.
+    codes : "balanced", "classes" or an object with `begin`, default="balanced"
+        Codes of the training rows: balanced signs (Eq. 19), or one word per class, the same in
+        both domains; see `ClassCodes`.
     start : str or an object with `begin`, default="itq"
         First projections of the alternation: "pca", "shared_pca", "itq", "labels" or
         "structural"; see `PCAStart`, `LabelStart`, `StructuralStart`.
@@ -89,11 +92,9 @@ class ATH(BaseTransferHasher):
     lam : float or "auto", default="auto"
         Weight of the bridge term T2. "auto" chooses it without labels by cycle consistency,
         on a part of the rows; see `bridgehash.ath.selection`. It is 0.7 if a graph is given.
-    decorrelation : float, default=0.15
-        How far projections are whitened before the B-step takes their signs: 0 is the step of the
-        paper, 0.5 is full whitening. Without it many bits repeat each other.
-    ridge : float, default=5.0
-        Added to the diagonal of Φ.
+    ridge : float or "auto", default=5.0
+        Added to the diagonal of Φ. "auto" needs codes="classes" and chooses from 0.03 to 10: fewest
+        wrong bits in source rows and in target rows that are left out one at a time.
     ridge_target : float or None, default=None
         Ridge of the target; None: that of the source.
     ridge_towards : None or "start", default=None
@@ -102,9 +103,10 @@ class ATH(BaseTransferHasher):
         Divide each row of the input by its norm first.
     unit_scale : bool, default=True
         Divide the centred rows of each domain by their root-mean-square norm.
-    center : "domain", "joint" or "auto", default="domain"
-        Subtract the mean of each domain, or the mean of both (needs one feature space). "auto":
-        joint if there is one feature space.
+    center : "domain", "joint", "auto" or "classes", default="domain"
+        Subtract the mean of each domain, the mean of both (needs one feature space), or the mean
+        of the class means of each domain (needs labels): classes may then have other shares in
+        the source than in the target. "auto": joint if there is one feature space.
     feature_space : "auto", "same" or "separate", default="auto"
         Whether the columns of both domains mean the same. "auto": if there are equally many and
         no feature map is set.
@@ -135,6 +137,8 @@ class ATH(BaseTransferHasher):
         the bridge is no better than chance, and `fit` warns with `BridgeWarning`.
     objective_ : structured array of shape (n_iter_,)
         Fields total, quantisation (T1), bridge (T2), structure (T3), ridge.
+    ridge_ : float
+        The ridge that was used.
     n_iter_ : int
     converged_ : bool
 
@@ -156,19 +160,19 @@ class ATH(BaseTransferHasher):
         "feature_map": OneOf((None, *NAMED_PARTS["feature_map"]), "fit_transform"),
         "completion": OneOf((None, *NAMED_PARTS["completion"]), "complete"),
         "target_map": OneOf((None, *NAMED_PARTS["target_map"]), "map_target"),
+        "codes": OneOf(tuple(NAMED_PARTS["codes"]), "begin"),
         "start": OneOf(tuple(NAMED_PARTS["start"]), "begin"),
         "alpha_source": Range(0),
         "alpha_target": Range(0),
         "beta_source": Range(0),
         "beta_target": Range(0),
         "lam": OneOf(("auto",), number=Range(0)),
-        "decorrelation": Range(0, 0.5),
-        "ridge": Range(0, above=True),
+        "ridge": OneOf(("auto",), number=Range(0, above=True)),
         "ridge_target": OneOf((None,), number=Range(0, above=True)),
         "ridge_towards": OneOf((None, "start")),
         "unit_rows": Flag(),
         "unit_scale": Flag(),
-        "center": OneOf(("domain", "joint", "auto")),
+        "center": OneOf(("domain", "joint", "auto", "classes")),
         "feature_space": OneOf(("auto", "same", "separate")),
         "start_scale": OneOf((None,), number=Range(0, above=True)),
         "source_encoder": OneOf(("own", "target", "auto")),
@@ -179,6 +183,7 @@ class ATH(BaseTransferHasher):
     _contents: ClassVar[Contents] = BaseTransferHasher._contents | {
         "lam_": Number(Range(0)),
         "agreement_": Maybe(Number(Range(-np.inf))),
+        "ridge_": Number(Range(0, above=True)),
         "converged_": Number(Flag()),
     }
 
@@ -192,19 +197,19 @@ class ATH(BaseTransferHasher):
         feature_map: Any = None,
         completion: Any = None,
         target_map: Any = None,
+        codes: Any = "balanced",
         start: Any = "itq",
         alpha_source: float = 1.0,
         alpha_target: float = 1.0,
         beta_source: float = 1e-3,
         beta_target: float = 1e-1,
         lam: float | Literal["auto"] = "auto",
-        decorrelation: float = 0.15,
-        ridge: float = 5.0,
+        ridge: float | Literal["auto"] = 5.0,
         ridge_target: float | None = None,
         ridge_towards: Literal["start"] | None = None,
         unit_rows: bool = True,
         unit_scale: bool = True,
-        center: Literal["domain", "joint", "auto"] = "domain",
+        center: Literal["domain", "joint", "auto", "classes"] = "domain",
         feature_space: Literal["auto", "same", "separate"] = "auto",
         start_scale: float | None = 1.0,
         source_encoder: Literal["own", "target", "auto"] = "own",
@@ -220,13 +225,13 @@ class ATH(BaseTransferHasher):
         self.feature_map = feature_map
         self.completion = completion
         self.target_map = target_map
+        self.codes = codes
         self.start = start
         self.alpha_source = alpha_source
         self.alpha_target = alpha_target
         self.beta_source = beta_source
         self.beta_target = beta_target
         self.lam = lam
-        self.decorrelation = decorrelation
         self.ridge = ridge
         self.ridge_target = ridge_target
         self.ridge_towards = ridge_towards
@@ -259,7 +264,7 @@ class ATH(BaseTransferHasher):
     def supervised(
         cls, n_bits: int = 64, *, published: Published = False, **parameters: Unpack[ATHParameters]
     ) -> Self:
-        """ATH_S: labels of both domains in all three graphs."""
+        """ATH_S: labels of both domains; one code word per class."""
         return cls(n_bits, **preset("supervised", parameters, published))
 
     @classmethod
@@ -327,12 +332,13 @@ class ATH(BaseTransferHasher):
         data = TrainingData.checked(X_s, X_t, y_source, y_target, pairs)
         result = learn(self, data, options)
         self.source_encoder_, self.target_encoder_ = result.encoders
-        self.bipartite_graph_: Graph = result.graph
-        self.lam_ = result.lam
+        self.bipartite_graph_: Graph = on_host(result.solution.W)
+        self.lam_ = float(result.solution.lam)
+        self.ridge_ = float(result.solution.ridge)
         self.agreement_ = result.agreement
         self.objective_ = result.objective
         self.n_iter_ = len(result.objective)
-        self.converged_ = result.converged
+        self.converged_ = result.solution.converged
         return self
 
     def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:

@@ -34,15 +34,18 @@ from .._core.validation import Flag, Rules, Size
 from ..models.base import TrainingData, check_rows
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import UnitRows
-from ..neighbors.graphs import Graph, on_host
 from ..streaming.blocks import BLOCK_BYTES, CACHE_BYTES, Blocks, as_blocks
 from ..streaming.mappers import cluster_mapper
 from ..streaming.operator import BlockRows
+from .class_codes import Codes, class_weights
 from .presets import NAMED_PARTS, preset
+from .ridge import chosen_ridge
 from .selection import FIRST_LAM, CycleConsistency, best_lam
 from .solver import Solution, solve
 from .starts import LabelStart, PCAStart, Start, StartContext
 from .steps import Domain, Objective
+
+_FIRST_RIDGE = 0.1  # of a start that needs one before ridge="auto" is decided
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,9 @@ class FitResult:
     """Two hash functions, and the record of the fit."""
 
     encoders: tuple[LinearEncoder, LinearEncoder]  # of source and target
-    graph: Graph  # W_st over the training rows
-    lam: float
+    solution: Solution
     agreement: float | None
     objective: NDArray[np.void]  # one record per iteration
-    converged: bool
 
 
 def part(ath: Any, parameter: str) -> Any:
@@ -109,7 +110,7 @@ def learn(ath: Any, data: TrainingData, options: RuntimeOptions) -> FitResult:
         data = mapped.data
     source, target = _features(ath, data, rng)
     start = _start(ath, source, target, data, rng)
-    lam, solution = _solve(ath, source, target, data, start, options.verbose)
+    solution = _solve(ath, source, target, data, start, rng, options.verbose)
     target_encoder = target.encoder(solution.A_t)
     of_target = ath.source_encoder == "target" or (
         ath.source_encoder == "auto" and _same_space(ath, data)
@@ -128,8 +129,7 @@ def learn(ath: Any, data: TrainingData, options: RuntimeOptions) -> FitResult:
         )
     fields = [(name, np.float64) for name in ("total", *Objective._fields)]
     record = np.array([(terms.total, *terms) for terms in solution.history], dtype=fields)
-    graph = on_host(solution.W)
-    return FitResult(encoders, graph, lam, start.agreement, record, solution.converged)
+    return FitResult(encoders, solution, start.agreement, record)
 
 
 def _with_completed_labels(
@@ -236,12 +236,16 @@ def _features(
     X_s, X_t = data.X_source, data.X_target
     joint = _joint_mean(ath, data)
     if isinstance(X_s, Blocks):
-        return _features_in_blocks(ath, X_s, X_t, joint=joint)
+        return _features_in_blocks(ath, data, joint=joint)
     xp = array_namespace(X_s, X_t)
     dtype = xp.result_type(X_s, X_t)
     maps_s, Z_s = _mapped(ath, xp.astype(X_s, dtype, copy=False), rng)
     maps_t, Z_t = _mapped(ath, xp.astype(X_t, dtype, copy=False), rng)
-    means = [column_means(Z_s), column_means(Z_t)]
+    if ath.center == "classes":
+        labels = (data.y_source, "source"), (data.y_target, "target")
+        means = [_class_mean(Z, *known) for Z, known in zip((Z_s, Z_t), labels, strict=True)]
+    else:
+        means = [column_means(Z_s), column_means(Z_t)]
     if joint:
         n_s, n_t = Z_s.shape[0], Z_t.shape[0]
         means = [(n_s * means[0] + n_t * means[1]) / (n_s + n_t)] * 2
@@ -251,8 +255,19 @@ def _features(
     )
 
 
-def _features_in_blocks(ath: Any, *domains: Blocks, joint: bool) -> tuple[Features, Features]:
+def _class_mean(Z: Any, y: NDArray[np.intp] | None, name: str) -> Array:
+    """Return the mean of the class means; rows without a label do not count."""
+    if y is None or not (y >= 0).any():
+        raise InputError(f"missing; center='classes' needs labels of the {name}", f"y_{name}")
+    weights = class_weights(y)[:, None] / np.count_nonzero(y >= 0)
+    if not isinstance(Z, BlockRows):
+        weights = like(weights, Z, Z.dtype)
+    return (Z.T @ weights)[:, 0]
+
+
+def _features_in_blocks(ath: Any, data: TrainingData, *, joint: bool) -> tuple[Features, Features]:
     """The same for rows that are read in blocks."""
+    domains = data.X_source, data.X_target
     dtype = np.result_type(*(blocks.dtype for blocks in domains))
     rows = [
         BlockRows.standardised(blocks.astype(dtype), ath.unit_rows, name=name)
@@ -261,6 +276,12 @@ def _features_in_blocks(ath: Any, *domains: Blocks, joint: bool) -> tuple[Featur
     if joint:
         mean = (rows[0].moments | rows[1].moments).mean
         rows = [X.recentred(mean) for X in rows]
+    if ath.center == "classes":
+        labels = (data.y_source, "source"), (data.y_target, "target")
+        rows = [
+            X.recentred(X.mean + X.scale * _class_mean(X, *known))
+            for X, known in zip(rows, labels, strict=True)
+        ]
     if not ath.unit_scale:
         rows = [X.unscaled() for X in rows]
     features = []
@@ -304,7 +325,7 @@ def _same_space(ath: Any, data: TrainingData) -> bool:
 
 
 def _joint_mean(ath: Any, data: TrainingData) -> bool:
-    return _same_space(ath, data) and ath.center != "domain"
+    return _same_space(ath, data) and ath.center in ("joint", "auto")
 
 
 def _start(
@@ -315,7 +336,8 @@ def _start(
     X_s, X_t = (source.X, target.X) if same else (source.Z, target.Z)
     labels, raw = (data.y_source, data.y_target), (data.X_source, data.X_target)
     joint = _joint_mean(ath, data)
-    context = StartContext(X_s, X_t, *labels, same, ath.n_bits, ath.ridge, rng, raw, joint)
+    ridge = _FIRST_RIDGE if ath.ridge == "auto" else ath.ridge
+    context = StartContext(X_s, X_t, *labels, same, ath.n_bits, ridge, rng, raw, joint)
     return part(ath, "start").begin(context).scaled(ath.start_scale)
 
 
@@ -325,15 +347,26 @@ _SOME_DIRECTIONS = 256
 
 
 def _solve(
-    ath: Any, source: Features, target: Features, data: TrainingData, start: Start, verbose: bool
-) -> tuple[float, Solution]:
-    """Run Algorithm 1; also return λ, which is given or chosen by cycle consistency."""
-    lam = ath.lam if ath.lam != "auto" else _chosen_lam(ath, source, target, data, start)
-    return lam, _problem(ath, source, target, data, start, verbose)(lam)
+    ath: Any,
+    source: Features,
+    target: Features,
+    data: TrainingData,
+    start: Start,
+    rng: np.random.RandomState,
+    verbose: bool,
+) -> Solution:
+    """Run Algorithm 1 with the λ that is given or chosen by cycle consistency."""
+    lam = ath.lam if ath.lam != "auto" else _chosen_lam(ath, source, target, data, start, rng)
+    return _problem(ath, source, target, data, start, rng, verbose)(lam)
 
 
 def _chosen_lam(
-    ath: Any, source: Features, target: Features, data: TrainingData, start: Start
+    ath: Any,
+    source: Features,
+    target: Features,
+    data: TrainingData,
+    start: Start,
+    rng: np.random.RandomState,
 ) -> float:
     """Choose λ by cycle consistency; its first value if a graph or the projections are given."""
     graphs = (part(ath, name) for name in ("source_graph", "target_graph", "bipartite"))
@@ -353,7 +386,7 @@ def _chosen_lam(
         y_target=None if data.y_target is None else data.y_target[rows_t],
     )
     H_s, H_t = take_rows(start.H_s, rows_s), take_rows(start.H_t, rows_t)
-    run = _problem(ath, source, target, data, Start(H_s, H_t), verbose=False)
+    run = _problem(ath, source, target, data, Start(H_s, H_t), rng)
     consistency = CycleConsistency(source.Z, target.Z)
 
     def score(lam: float) -> float:
@@ -364,12 +397,19 @@ def _chosen_lam(
 
 
 def _problem(
-    ath: Any, source: Features, target: Features, data: TrainingData, start: Start, verbose: bool
+    ath: Any,
+    source: Features,
+    target: Features,
+    data: TrainingData,
+    start: Start,
+    rng: np.random.RandomState,
+    verbose: bool = False,
 ) -> Callable[[float], Solution]:
     """Build the graphs; return Algorithm 1 as a function of λ."""
+    codes = part(ath, "codes").begin(data, ath.n_bits, (ath.alpha_source, ath.alpha_target), rng)
     domains = (
-        _domain(ath, "source", source, data.y_source),
-        _domain(ath, "target", target, data.y_target),
+        _domain(ath, "source", source, data.y_source, codes.weights[0]),
+        _domain(ath, "target", target, data.y_target, codes.weights[1]),
     )
     rule = part(ath, "bipartite").rule(data)
     if ath.ridge_towards == "start":
@@ -378,8 +418,9 @@ def _problem(
             replace(domains[0], held=source.inside(A_s)),
             replace(domains[1], held=target.inside(A_t)),
         )
-    names = ("ridge", "ridge_target", "step_order", "decorrelation", "max_iter", "tol")
-    settings = {name: getattr(ath, name) for name in names}
+    ridge = _automatic_ridge(codes, domains, start, rng) if ath.ridge == "auto" else ath.ridge
+    names = ("ridge_target", "step_order", "max_iter", "tol")
+    settings: dict[str, Any] = {"ridge": ridge} | {name: getattr(ath, name) for name in names}
 
     def run(lam: float) -> Solution:
         bar: AbstractContextManager[Callable[[str], None]] = nullcontext(lambda note: None)
@@ -390,12 +431,22 @@ def _problem(
             def show(terms: Objective) -> None:
                 advance(f"objective {terms.total:.6g}")
 
-            return solve(*domains, rule, start, lam=lam, **settings, on_iteration=show)
+            return solve(*domains, rule, codes, start, lam=lam, **settings, on_iteration=show)
 
     return run
 
 
-def _domain(ath: Any, name: str, features: Features, y: NDArray[np.intp] | None) -> Domain:
+def _automatic_ridge(
+    codes: Codes, domains: tuple[Domain, Domain], start: Start, rng: np.random.RandomState
+) -> float:
+    if codes.weights[0] is None:
+        raise InputError("'auto' needs codes='classes'; give a number", "ridge")
+    return chosen_ridge(*domains, codes.first(start.H_s, start.H_t), rng)
+
+
+def _domain(
+    ath: Any, name: str, features: Features, y: NDArray[np.intp] | None, row_weights: Array | None
+) -> Domain:
     graph = part(ath, f"{name}_graph")
     if getattr(graph, "needs_labels", False):
         if y is None:
@@ -404,7 +455,8 @@ def _domain(ath: Any, name: str, features: Features, y: NDArray[np.intp] | None)
             raise InputError("fewer than two classes; at least two are needed", f"y_{name}")
     weights = getattr(ath, f"alpha_{name}"), getattr(ath, f"beta_{name}")
     lower = features.Z is not features.X
-    return Domain(features.Z, graph.build(features.Z, y), *weights, lower=lower)
+    built = graph.build(features.Z, y)
+    return Domain(features.Z, built, *weights, lower=lower, weights=row_weights)
 
 
 # Memory. Projections, codes and graphs are always held; they grow with rows and bits. The rows are

@@ -16,6 +16,7 @@ from .._core.errors import InputError, unknown
 from ..models.feature_maps import AnchorKernel
 from ..neighbors.graphs import KNNGraph, LabelGraph, NoGraph
 from .bipartite import AdaptiveBipartite, AuthorsBipartite, LabelBipartite, PairBipartite
+from .class_codes import BalancedCodes, ClassCodes
 from .pair_map import PairMap
 from .propagation import Propagation
 from .starts import LabelStart, LocalStart, PCAStart, StructuralStart
@@ -40,6 +41,7 @@ NAMED_PARTS: dict[str, dict[str, Any]] = {  # by parameter of ATH
     "feature_map": {"anchors": AnchorKernel()},
     "completion": {"propagated": Propagation()},
     "target_map": {"pairs": PairMap()},
+    "codes": {"balanced": BalancedCodes(), "classes": ClassCodes()},
     "start": STARTS,
 }
 _WEIGHTS = ("alpha_source", "alpha_target", "beta_source", "beta_target", "lam")
@@ -50,13 +52,19 @@ def _constants(*values: float | str) -> dict[str, float | str]:
 
 
 _SUPERVISED = {"source_graph": "labels", "target_graph": "labels", "bipartite": "labels"}
+_WORDS = {  # T1 alone: the words connect the domains
+    **_constants(1.0, 1.0, 0.0, 0.0, 0.0),
+    **_SUPERVISED,
+    "codes": "classes",
+    "center": "classes",
+    "start": LabelStart(rotation="itq"),
+}
 _MUTUAL = KNNGraph(n_neighbors=20, mutual=True)
 _BOTH_WAYS = AdaptiveBipartite(metric="cosine", both_ways=True)
 _LEARNED = {"source_graph": "knn", "target_graph": "knn", "bipartite": "adaptive"}
 _PRINTED = {
     "start": "pca",
     "start_scale": None,
-    "decorrelation": 0.0,
     "ridge": 1e-2,  # the paper gives no value
     "max_iter": 10,
     "tol": 0.0,
@@ -68,6 +76,7 @@ PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
         "source_graph": _MUTUAL,
         "target_graph": _MUTUAL,
         "bipartite": _BOTH_WAYS,
+        "codes": BalancedCodes(decorrelation=0.15),
         "start_scale": 10.0,
     },
     "semi_supervised": {
@@ -75,25 +84,21 @@ PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
         "source_graph": LabelGraph(normalize=True),
         "target_graph": _MUTUAL,
         "bipartite": _BOTH_WAYS,
+        "codes": BalancedCodes(decorrelation=0.15),
         "start_scale": 10.0,
     },
-    "supervised": {
-        **_constants(1e-3, 1e-1, 1e-2, 1e-2, 1e-2),
-        **_SUPERVISED,
-        "start": "labels",
-        "decorrelation": 0.0,
-        "ridge": 0.1,
-    },
-    "kernel": {
+    "supervised": _WORDS | {"ridge": "auto"},
+    "kernel": _WORDS
+    | {"ridge": 1e-3, "feature_map": AnchorKernel(n_anchors="auto", bandwidth="half-median")},
+    "propagated": {  # balanced codes forgive wrong estimates of a class
         **_constants(1e-2, 1.0, 1e-3, 1e-3, 1e-2),
         **_SUPERVISED,
         "start": "labels",
-        "decorrelation": 0.0,
-        "ridge": 1e-2,
+        "ridge": 3e-2,
         "feature_map": "anchors",
+        "completion": "propagated",
     },
 }
-PRESETS["propagated"] = PRESETS["kernel"] | {"completion": "propagated", "ridge": 3e-2}
 PRESETS["structural"] = PRESETS["unsupervised"] | {"start": "structural", "lam": 1.0}
 PRESETS["paired"] = {
     **_constants(1.0, 1.0, 0.0, 0.0, 0.2),
@@ -103,7 +108,6 @@ PRESETS["paired"] = {
     "target_map": "pairs",
     "center": "joint",
     "start": LocalStart(),
-    "decorrelation": 0.0,
     "ridge": 10.0,
     "ridge_towards": "start",
     "max_iter": 3,

@@ -10,11 +10,11 @@ from .._core.arrays import array_namespace, like
 from .._core.linalg import Array, SPDSolver, product
 from ..neighbors.graphs import Graph
 from .bipartite import Rule
+from .class_codes import Codes
 from .starts import Start
 from .steps import (
     Domain,
     Objective,
-    code_step,
     normal_matrix,
     objective,
     projection_step,
@@ -29,6 +29,8 @@ class Solution:
     A_s: Array
     A_t: Array
     W: Graph
+    lam: float
+    ridge: float  # of the source
     history: list[Objective]
     converged: bool
 
@@ -56,6 +58,7 @@ def solve(
     source: Domain,
     target: Domain,
     bipartite: Rule,
+    codes: Codes,
     start: Start,
     *,
     lam: float,
@@ -64,10 +67,9 @@ def solve(
     step_order: Literal["ABW", "BWA"] = "ABW",
     max_iter: int,
     tol: float,
-    decorrelation: float = 0.0,
     on_iteration: Callable[[Objective], None] = lambda terms: None,
 ) -> Solution:
-    """Run Algorithm 1. `bipartite(H_s, H_t)` returns W: learned, or fixed.
+    """Run Algorithm 1. `bipartite(H_s, H_t)` returns W, learned or fixed; `codes` returns B_s, B_t.
 
     `step_order` is that of an iteration: "ABW" as printed, "BWA" as in the script of the authors.
     The ridge of the target is that of the source unless it is given.
@@ -78,21 +80,20 @@ def solve(
     project_s = _Projector(source, lam=lam, ridge=ridges[0])
     project_t = _Projector(target, lam=lam, ridge=ridges[1])
     H_s, H_t = start.H_s, start.H_t
-    xp = array_namespace(H_s, H_t)
-    B_s, B_t = (2.0 * xp.astype(H > 0, H.dtype) - 1.0 for H in (H_s, H_t))
+    B_s, B_t = codes.first(H_s, H_t)
     W = bipartite(H_s, H_t) if start.W is None else start.W
     history: list[Objective] = []
     converged = False
     for _ in range(max_iter):
         if step_order == "BWA":
-            B_s, B_t = code_step(H_s, decorrelation), code_step(H_t, decorrelation)
+            B_s, B_t = codes.step(H_s, H_t)
             W = bipartite(H_s, H_t) if history else W  # the first is that of the start
         A_s = project_s(B_s, W, H_t)
         H_s = product(source.X, A_s)
         A_t = project_t(B_t, W.T, H_s)
         H_t = product(target.X, A_t)
         if step_order == "ABW":
-            B_s, B_t = code_step(H_s, decorrelation), code_step(H_t, decorrelation)
+            B_s, B_t = codes.step(H_s, H_t)
             W = bipartite(H_s, H_t)
         terms = objective(source, target, (H_s, H_t), (B_s, B_t), W, lam=lam)
         distances = ridge_distance(source, A_s), ridge_distance(target, A_t)
@@ -103,4 +104,4 @@ def solve(
             converged = abs(before - now) <= tol * abs(before)
         if converged:
             break
-    return Solution(A_s, A_t, W, history, converged)
+    return Solution(A_s, A_t, W, lam, ridge, history, converged)

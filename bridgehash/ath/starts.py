@@ -165,13 +165,23 @@ class LabelStart(BaseEstimator):
 
     A class without labelled target samples starts at the mean of its source samples. Samples
     without a label start at their principal components.
+
+    Parameters
+    ----------
+    rotation : None or "itq", default=None
+        Of the principal components; see `PCAStart`. Class words are assigned by all bits alike
+        only if they have similar variances, which the rotation provides.
     """
 
     needs_labels = True
+    _rules: ClassVar[Rules] = {"rotation": OneOf((None, "itq"))}
+
+    def __init__(self, rotation: Literal["itq"] | None = None) -> None:
+        self.rotation = rotation
 
     def begin(self, context: StartContext) -> Start:
         """Use class means where a label is known, principal components elsewhere."""
-        start = PCAStart("auto", None).begin(context)
+        start = PCAStart("auto", self.rotation).begin(context)
         known = [y for y in (context.y_s, context.y_t) if y is not None and y.max() >= 0]
         if not known:
             raise InputError("'labels' needs y_source or y_target", "start")

@@ -31,11 +31,18 @@ class Domain:
     beta: float  # weight of T3
     held: Array | None = None  # (m, n_bits) what the ridge pulls A towards; None: zero
     lower: bool = False  # X is zero above its diagonal
+    weights: Array | None = None  # (n,) of the rows in T1; None: all one
 
     @cached_property
     def smoothed(self) -> Array:
         """β W X: the most expensive part of Φ, which stays the same in all iterations."""
         return self.beta * (self.graph @ self.X)
+
+    def weighted(self, M: Array) -> Array:
+        """Multiply the rows of M by their weight in T1: α, times the weight of the row."""
+        if self.weights is None:
+            return self.alpha * M
+        return self.alpha * like(self.weights, M, M.dtype)[:, None] * M
 
     def products(self, parts: list[slice]) -> Iterator[Array]:
         """Rows of β W X, for each of the parts."""
@@ -52,11 +59,11 @@ def normal_matrix(domain: Domain, degrees: Array, *, lam: float) -> Array:
     """
     X = domain.X
     if isinstance(X, BlockRows):
-        Phi: Any = X.gram(domain.alpha + lam * to_numpy(degrees))
+        Phi: Any = X.gram(_row_weights(domain, to_numpy(degrees), lam))
         if domain.beta:
             Phi += domain.beta * domain.graph.smoothness(X)
         return Phi.astype(X.dtype)
-    weights = domain.alpha + lam * like(degrees, X, X.dtype)
+    weights = _row_weights(domain, like(degrees, X, X.dtype), lam)
     parts = row_parts(X)
     smoothed: Iterable[Any] = repeat(0.0)
     if domain.beta:
@@ -68,6 +75,12 @@ def normal_matrix(domain: Domain, degrees: Array, *, lam: float) -> Array:
         Y -= WX
         Phi = symmetric_product(X[part, :], Y, lower=domain.lower) + Phi
     return Phi
+
+
+def _row_weights(domain: Domain, degrees: Array, lam: float) -> Array:
+    """Return the diagonal of αI + λD, with the weights of the rows in T1."""
+    ones = array_namespace(degrees).ones_like(degrees)
+    return domain.weighted(ones[:, None])[:, 0] + lam * degrees
 
 
 def projection_step(
@@ -84,7 +97,10 @@ def projection_step(
 
     If the ridge pulls towards a projection, it is also part of the right-hand side.
     """
-    right = product(domain.X.T, domain.alpha * B + lam * (W @ H_other))
+    wanted = domain.weighted(B)
+    if lam:
+        wanted = wanted + lam * (W @ H_other)
+    right = product(domain.X.T, wanted)
     if domain.held is not None:
         right += ridge * domain.held
     return solver(right)
@@ -203,7 +219,7 @@ def objective(
     """Return T1, T2 and T3 of Eqs. 4, 6 and 9 for projections (H_s, H_t) and codes (B_s, B_t)."""
     t1 = t3 = 0.0
     for domain, H, B in zip((source, target), projections, codes, strict=True):
-        t1 += domain.alpha * _square(B - H)
+        t1 += _dot(B - H, domain.weighted(B - H))
         t3 += domain.beta * _dot(H, laplacian(domain.graph, H))
     H_s, H_t = projections
     distances = (

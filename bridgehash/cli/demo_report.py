@@ -49,11 +49,11 @@ METHODS = (
 )
 SUBTASKS = ("HoSDR", "HoCDR", "HeSDR", "HeCDR")  # Ho, He: one or two feature spaces
 METRICS = ("radius_pr_area", "mean_average_precision")
-SAVED = "ATH supervised"  # the model that is written
+SAVED = "ATH kernel"  # the model that is written
 COMPARED = (SAVED, "ITQ")  # methods whose nearest items are shown
 FILES = {
     "index.html": "this page",
-    "model.bh": "ATH supervised, learned from two feature spaces",
+    "model.bh": "ATH kernel, learned from two feature spaces",
     "codes_source.npy": "packed codes of the source, one row per image",
     "codes_target.npy": "packed codes of the target, without the queries",
     "digits.npz": "the data: source, target, query and their labels y_source, y_target, y_query; "

@@ -145,7 +145,7 @@ def fit(
     if verbose:
         say(f"reading {source} and {target}")
     data = read_data(source, target, labels_source, labels_target, pairs, in_blocks=in_blocks)
-    name, reason = method_name(method, preset, published, data)
+    name, reason = method_name(method, preset, published, data, in_blocks=in_blocks)
     hasher = build(name, bits, seed, settings or [])
     if verbose is not False:
         for text in unused(hasher, data):
@@ -234,7 +234,9 @@ def _read_pairs(spec: str) -> Any:
     return numbers.astype(np.intp)
 
 
-def method_name(method: str, preset: str | None, published: bool, data: Data) -> tuple[str, str]:
+def method_name(
+    method: str, preset: str | None, published: bool, data: Data, *, in_blocks: bool = False
+) -> tuple[str, str]:
     """Return the registered name of a method and, if the data chose it, the reason.
 
     `--method ath --preset kernel`, `--method ath-kernel` and `--preset kernel` are the same.
@@ -245,7 +247,7 @@ def method_name(method: str, preset: str | None, published: bool, data: Data) ->
     method = method.replace("_", "-")
     if method == "ath":
         if preset is None:
-            preset, reason = choose_preset(**data, published=published)
+            preset, reason = choose_preset(**data, published=published, in_blocks=in_blocks)
         known = [name for name in opt.PRESETS if ath_name(name, published=published) in METHODS]
         preset = preset.replace("_", "-")
         if preset not in known:

@@ -56,9 +56,10 @@ def test_folders_and_runtime_options_give_the_same_model(run: Run) -> None:
         Path(side).mkdir()
         for number, part in enumerate(np.array_split(np.load(f"{side}.npy"), 3)):
             np.save(Path(side) / f"{number}.npy", part)
-    assert run(FIT + LABELS).code == 0
+    line = FIT + LABELS + " --preset supervised"
+    assert run(line).code == 0
     expected = Path("new.bh").read_bytes()
-    in_folders = (FIT + LABELS).replace("source.npy", "source").replace("target.npy", "target/")
+    in_folders = line.replace("source.npy", "source").replace("target.npy", "target/")
     ended = run(in_folders)
     assert (ended.code, ended.err) == (0, "")
     assert "60 rows, 8 columns, labelled" in ended.out
@@ -68,13 +69,27 @@ def test_folders_and_runtime_options_give_the_same_model(run: Run) -> None:
         assert Path("new.bh").read_bytes() == expected
 
 
+def test_a_kernel_is_not_chosen_if_rows_may_be_read_in_blocks(run: Run) -> None:
+    ended = run(FIT + LABELS + " --memory-limit 4GiB")
+    reason = "all rows are labelled; a kernel cannot read rows in blocks"
+    assert fields(ended.out)["method"] == f"ath-supervised ({reason})"
+    many, y = np.broadcast_to(1.0, (60_000, 2)), np.arange(60_000) % 2
+    name, reason = method_name(
+        "ath",
+        None,
+        False,
+        dict.fromkeys(("X_source", "X_target"), many) | dict.fromkeys(("y_source", "y_target"), y),
+    )
+    assert (name, reason) == ("ath-supervised", "all rows are labelled; more than 100,000 of them")
+
+
 def test_the_result_is_printed(run: Run) -> None:
     ended = run(FIT + LABELS)
     assert ended.err == ""
     shown = fields(ended.out)
     model = load("new.bh")
     first, last = model.objective_["total"][[0, -1]]
-    assert shown["method"] == "ath-supervised (all rows are labelled)"
+    assert shown["method"] == "ath-kernel (all rows are labelled)"
     assert shown["source"] == "60 rows, 8 columns, labelled"
     assert shown["target"] == "50 rows, 5 columns, labelled"
     assert shown["bits"] == "6"
@@ -247,7 +262,7 @@ CHOICES = (  # the rows of the table in docs/howto/choose.md
     (OTHER + FEW, SOME),
     (
         OTHER + " --labels-source y.npz:photos --labels-target y.npz:sketches",
-        "supervised (all rows are labelled)",
+        "kernel (all rows are labelled)",
     ),
     (OTHER + " --pairs both.npy", "paired (pairs given)"),
     (APART + " --preset structural" + SEPARATE + QUICK, "structural"),
