@@ -1,4 +1,4 @@
-"""Score the four variants of the paper and ITQ on real data: default settings, ten random splits.
+"""Score the variants of ATH and ITQ on real data: default settings, ten random splits.
 
     python benchmarks/levels.py [--tasks surf-effnet,...] [--bits 16,64] [--splits 10] [--jobs 2]
         [--record docs/results/records/levels.json]
@@ -40,14 +40,23 @@ TASKS = {  # file, features of the source, of the target
     "mnist-usps": (DIGITS, "mnist2000_x", "usps1800_x"),
     "usps-mnist": (DIGITS, "usps1800_x", "mnist2000_x"),
     "photo-cartoon": (PACS, "photo_effnet_lite0", "cartoon_effnet_lite0"),
-    "photo-sketch": (PACS, "photo_gist512", "sketch_effnet_lite0"),
+    "cartoon-photo": (PACS, "cartoon_effnet_lite0", "photo_effnet_lite0"),
+    "photo-sketch": (PACS, "photo_effnet_lite0", "sketch_effnet_lite0"),
+    "gist-sketch": (PACS, "photo_gist512", "sketch_effnet_lite0"),
+    "amazon-caltech": (OFFICE, "amazon_effnet_lite0", "caltech10_effnet_lite0"),
 }
 Maker = Callable[[int, int], BaseTransferHasher]
-SEES = {"ATH_M": ("source",), "ATH_S": ("source", "target"), "ATH_K": ("source", "target")}
+SEES = {
+    "ATH_M": ("source",),
+    "ATH_P": ("source",),
+    "ATH_S": ("source", "target"),
+    "ATH_K": ("source", "target"),
+}
 METHODS: dict[str, Maker] = {
     "ITQ": lambda bits, seed: Shared(ITQ(bits, random_state=seed)),
     "ATH_U": lambda bits, seed: ATH.unsupervised(bits, random_state=seed),
     "ATH_M": lambda bits, seed: ATH.semi_supervised(bits, random_state=seed),
+    "ATH_P": lambda bits, seed: ATH.propagated(bits, random_state=seed),
     "ATH_S": lambda bits, seed: ATH.supervised(bits, random_state=seed),
     "ATH_K": lambda bits, seed: ATH.kernel(bits, random_state=seed),
     "ATH_U paper": lambda bits, seed: ATH.unsupervised(bits, published=True, random_state=seed),
@@ -92,7 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tasks", default="surf-effnet,effnet-surf,mobilenet-effnet,mnist-usps")
+    parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--bits", default="16,64")
     parser.add_argument("--splits", type=int, default=10)

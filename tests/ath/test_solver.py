@@ -6,6 +6,7 @@ from scipy.sparse import csr_array
 
 from bridgehash import TrainingData
 from bridgehash.ath.bipartite import AdaptiveBipartite, LabelBipartite
+from bridgehash.ath.class_codes import BalancedCodes
 from bridgehash.ath.solver import solve
 from bridgehash.ath.starts import Start
 from bridgehash.ath.steps import Domain, Objective
@@ -88,6 +89,7 @@ def problem(n_s, n_t, labelled):
     arguments = {
         **domains,
         "bipartite": bipartite.rule(TrainingData(X["source"], X["target"], *y.values())),
+        "codes": BalancedCodes(),
         "start": Start(H["source"], H["target"]),
         "lam": LAM,
         "ridge": RIDGE,
