@@ -199,7 +199,7 @@ class OneOf:
 
     names: tuple[str | None, ...]
     method: str | None = None
-    number: Range | None = None
+    number: Range | Flag | None = None
 
     def admits(self, value: object) -> bool:
         if value is None or isinstance(value, str):

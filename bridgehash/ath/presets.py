@@ -89,13 +89,13 @@ PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
     },
     "supervised": _WORDS | {"ridge": "auto"},
     "kernel": _WORDS
-    | {"ridge": 1e-3, "feature_map": AnchorKernel(n_anchors="auto", bandwidth="half-median")},
+    | {"ridge": 1e-3, "feature_map": AnchorKernel("auto", "half-median", root="auto")},
     "propagated": {  # balanced codes forgive wrong estimates of a class
         **_constants(1e-2, 1.0, 1e-3, 1e-3, 1e-2),
         **_SUPERVISED,
         "start": "labels",
         "ridge": 3e-2,
-        "feature_map": "anchors",
+        "feature_map": AnchorKernel(root="auto"),
         "completion": "propagated",
     },
 }

@@ -18,6 +18,7 @@ from .._core.errors import InputError
 from .._core.linalg import Array, pca, unit_rows
 from .._core.validation import (
     FLOATS,
+    Flag,
     OneOf,
     Range,
     Rules,
@@ -176,23 +177,31 @@ class AnchorKernel(BaseFeatureMap):
         Seed of the anchors.
     kernel : "gaussian" or "exponential", default="gaussian"
         "exponential" uses the distance instead of its square; σ is then a length.
+    root : bool or "auto", default=False
+        Compare the square roots of features, with their signs, at unit norm: the Hellinger
+        distance. Large values of histograms and activations then count less. "auto": if no
+        feature is negative.
 
     Attributes
     ----------
     anchors_ : array of shape (n_anchors, d)
+        After the root, if it is taken.
     bandwidth_ : float
+    root_ : bool
     """
 
     _rules: ClassVar[Rules] = {
         "n_anchors": OneOf(("auto",), number=Range(1, kind=Integral)),
         "bandwidth": OneOf(("median", "half-median", "twice-mean"), number=Range(0, above=True)),
         "kernel": OneOf(("gaussian", "exponential")),
+        "root": OneOf(("auto",), number=Flag()),
     }
     _contents: ClassVar[Contents] = {
         "n_features_in_": Width("d"),
         "n_features_out_": Width("m"),
         "anchors_": Values("m d"),
         "bandwidth_": Number(Range(0, above=True)),
+        "root_": Number(Flag()),
     }
 
     def __init__(
@@ -201,18 +210,29 @@ class AnchorKernel(BaseFeatureMap):
         bandwidth: float | Literal["median", "half-median", "twice-mean"] = "median",
         random_state: int | np.random.RandomState | None = None,
         kernel: Literal["gaussian", "exponential"] = "gaussian",
+        root: bool | Literal["auto"] = False,
     ) -> None:
         self.n_anchors = n_anchors
         self.bandwidth = bandwidth
         self.random_state = random_state
         self.kernel = kernel
+        self.root = root
 
     def _learn(self, X: Array) -> int:
         check_magnitude(X, "X")
+        negative = bool(array_namespace(X).any(X < 0))
+        self.root_ = not negative if isinstance(self.root, str) else bool(self.root)
+        X = self._rooted(X)
         rng = check_random_state(self.random_state)
         self.anchors_: Array = take_rows(X, drawn_rows(X, self._number(), rng))
         self.bandwidth_ = self._width(X)
         return int(self.anchors_.shape[0])
+
+    def _rooted(self, X: Array) -> Array:
+        if not self.root_:
+            return X
+        xp = array_namespace(X)
+        return unit_rows(xp.sign(X) * xp.sqrt(xp.abs(X)))
 
     def _number(self) -> int:
         return _MOST_ANCHORS if isinstance(self.n_anchors, str) else self.n_anchors
@@ -239,6 +259,6 @@ class AnchorKernel(BaseFeatureMap):
         return F if self.kernel == "gaussian" else xp.sqrt(F)
 
     def _map(self, X: Array) -> Array:
-        F = self._distances(X)
+        F = self._distances(self._rooted(X))
         F /= -self.bandwidth_
         return array_namespace(F).exp(F)

@@ -24,7 +24,7 @@ from .._core.files import StrPath, atomic_write
 from .._version import __version__
 
 FORMAT = "bridgehash"
-FORMAT_VERSION = 3  # earlier ones were never published
+FORMAT_VERSION = 4  # earlier ones were never published
 INDEX_KIND = "index"  # the kind of an index file; other kinds are names of classes
 _ENTRIES = ("format", "format_version", "package_version", "kind", "header", "sha256")
 _MAX_HEADER = 100_000_000  # bytes; safetensors refuses longer headers
