@@ -91,7 +91,8 @@ class ATH(BaseTransferHasher):
         Weight of the structure term T3.
     lam : float or "auto", default="auto"
         Weight of the bridge term T2. "auto" chooses it without labels by cycle consistency,
-        on a part of the rows; see `bridgehash.ath.selection`. It is 0.7 if a graph is given.
+        on a part of the rows; see `bridgehash.ath.selection`. It is 0.7 if a graph is given, and
+        0.2 with two feature spaces if the start knows no graph: that bridge is arbitrary.
     ridge : float or "auto", default=5.0
         Added to the diagonal of Φ. "auto" needs codes="classes" and chooses from 0.03 to 10: fewest
         wrong bits in source rows and in target rows that are left out one at a time.

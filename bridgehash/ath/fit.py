@@ -40,7 +40,7 @@ from ..streaming.operator import BlockRows
 from .class_codes import Codes, class_weights
 from .presets import NAMED_PARTS, preset
 from .ridge import chosen_ridge
-from .selection import FIRST_LAM, CycleConsistency, best_lam
+from .selection import FIRST_LAM, WEAK_LAM, CycleConsistency, best_lam
 from .solver import Solution, solve
 from .starts import LabelStart, PCAStart, Start, StartContext
 from .steps import Domain, Objective
@@ -368,7 +368,13 @@ def _chosen_lam(
     start: Start,
     rng: np.random.RandomState,
 ) -> float:
-    """Choose λ by cycle consistency; its first value if a graph or the projections are given."""
+    """Choose λ by cycle consistency, or return a fixed value where that means nothing.
+
+    With two feature spaces and no first graph, a bridge is as consistent as it is arbitrary, so it
+    stays weak.
+    """
+    if not _same_space(ath, data) and start.W is None:
+        return WEAK_LAM
     graphs = (part(ath, name) for name in ("source_graph", "target_graph", "bipartite"))
     given = not all(getattr(graph, "for_any_rows", False) for graph in graphs)
     if given or ath.ridge_towards is not None:

@@ -19,7 +19,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, diags_array
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from .._core.errors import InputError
 from .._core.linalg import Array, sinkhorn, unit_rows
@@ -37,6 +37,7 @@ _SEED_STEPS = 200
 _CERTAIN = 0.3  # most certain part of a class
 _LEAST_SHARE = 0.2  # relative to an equal share: no class disappears
 _LEAST_AGREEMENT, _FULL_AGREEMENT = 0.5, 0.9  # between labels estimated in two spaces
+_BRIDGED_ALPHA, _BRIDGED_ROUNDS = 0.8, 3  # at most: votes are better there, so they spread less
 _TINY = 1e-12
 
 
@@ -172,7 +173,10 @@ class Propagation(BaseEstimator):
             estimates.append(self._estimates(domains, n_classes, same_space, rng))
         if same_space and self.space != "features":
             joint = [rows.joined_with(X) for rows, X in zip(domains, bridge(), strict=True)]
-            estimates.append(self._estimates(joint, n_classes, True, rng))
+            gentle = clone(self).set_params(
+                alpha=min(self.alpha, _BRIDGED_ALPHA), n_rounds=min(self.n_rounds, _BRIDGED_ROUNDS)
+            )
+            estimates.append(gentle._estimates(joint, n_classes, True, rng))
         y_source, y_target = map(_trusted, domains, *estimates)
         return replace(data, y_source=y_source, y_target=y_target)
 

@@ -18,6 +18,7 @@ from ..neighbors.search import find_neighbors, find_other_neighbors
 
 _NEAREST = 5
 FIRST_LAM = 0.7  # good on all data looked at
+WEAK_LAM = 0.2
 _SMALLEST, _LARGEST = FIRST_LAM / 64.0, FIRST_LAM * 64.0
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from bridgehash import ATH, GivenBipartite
 from bridgehash.ath import selection
-from bridgehash.ath.selection import FIRST_LAM, CycleConsistency, best_lam
+from bridgehash.ath.selection import FIRST_LAM, WEAK_LAM, CycleConsistency, best_lam
 from bridgehash.datasets import digit_domains
 
 
@@ -99,3 +99,9 @@ def test_a_given_graph_leaves_the_first_value():
     W = np.ones((len(task.X_source), len(task.X_target)))
     model = ATH(8, bipartite=GivenBipartite(W), random_state=0, max_iter=2, tol=0.0)
     assert model.fit(task.X_source, task.X_target).lam_ == FIRST_LAM
+
+
+def test_an_arbitrary_bridge_stays_weak():
+    task = digit_domains(60, n_queries=10).heterogeneous()
+    model = ATH.unsupervised(8, random_state=0, max_iter=2, tol=0.0)
+    assert model.fit(task.X_source, task.X_target).lam_ == WEAK_LAM
