@@ -2,9 +2,9 @@
 
     python benchmarks/choices.py [--splits 3] [--jobs 2] [--record FILE]
 
-The default setting of a variant (ATH_U: with a start of size 1), then one choice changed:
-radius_pr_area in per cent, cross / single domain, mean over splits, 64 bits. The splits differ from
-those of benchmarks/levels.py: settings are chosen on these splits and reported on those.
+The default setting of a variant, then one choice changed: radius_pr_area in per cent, cross /
+single domain, mean over splits, 64 bits. The splits differ from those of benchmarks/levels.py:
+settings are chosen on these splits and reported on those.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from bridgehash import ATH, AdaptiveBipartite, AnchorKernel, KNNGraph
+from bridgehash import ATH, AdaptiveBipartite, AnchorKernel, BalancedCodes, KNNGraph
 from bridgehash.models.base import BaseTransferHasher
 
 BITS, FIRST_SPLIT = 64, 100
@@ -46,28 +46,40 @@ BALANCED_K = BALANCED | {
     "feature_map": "anchors",
 }
 
-BASE: dict[str, dict[str, Any]] = {"unsupervised": {"start_scale": 1.0}}
+
+def bridge(n_neighbors: int = 10, **changes: Any) -> dict[str, Any]:
+    """The learned graph of the default with some parameters changed."""
+    return {"bipartite": AdaptiveBipartite(n_neighbors, **BRIDGE | changes)}
+
+
+BRIDGE: dict[str, Any] = {"metric": "cosine", "both_ways": True}
 CHOICES: dict[str, dict[str, dict[str, Any]]] = {
     "unsupervised": {
-        "base: start size 1": {},
+        "default": {},
+        "codes of the paper": {"codes": "balanced"},
+        "decorrelation 0.3": {"codes": BalancedCodes(decorrelation=0.3)},
+        "lambda 0.2": {"lam": 0.2},
+        "lambda 0.7": {"lam": 0.7},
+        "lambda 2": {"lam": 2.0},
+        "codes of the paper, lambda 0.2": {"codes": "balanced", "lam": 0.2},
+        "graph of the paper": {"bipartite": "adaptive"},
+        "only source rows choose": bridge(both_ways=False),
+        "euclidean distances": bridge(metric="euclidean"),
+        "mean gamma": bridge(gamma="mean"),
+        "eta 3": bridge(3),
+        "eta 30": bridge(30),
         "start: per-domain PCA": {"start": "pca"},
         "start: shared PCA": {"start": "shared_pca"},
-        "start size 0.1": {"start_scale": 0.1},
-        "start size 10 (default)": {"start_scale": 10.0},
+        "start size 1": {"start_scale": 1.0},
         "joint mean": {"center": "joint"},
         "rows not normalised": {"unit_rows": False},
-        "ridge 0.01": {"ridge": 1e-2},
-        "ridge 0.1": {"ridge": 1e-1},
-        "ridge 10": {"ridge": 10.0},
+        "ridge 0.1": {"ridge": 0.1},
+        "ridge 1.5": {"ridge": 1.5},
+        "ridge 15": {"ridge": 15.0},
         "k-NN graph of the paper": UNION,
         "alpha, lambda of the paper": PAPER_U,
-        "lambda 0.1": {"lam": 0.1},
-        "lambda 1": {"lam": 1.0},
         "beta_target 0": {"beta_target": 0.0},
         "beta_target 1": {"beta_target": 1.0},
-        "mean gamma": {"bipartite": AdaptiveBipartite(gamma="mean")},
-        "eta 3": {"bipartite": AdaptiveBipartite(3)},
-        "eta 30": {"bipartite": AdaptiveBipartite(30)},
         "source encoded by the target's encoder": {"source_encoder": "target"},
         "10 iterations": {"max_iter": 10, "tol": 0.0},
     },
@@ -89,8 +101,9 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
         "mean of all rows": {"center": "domain"},
         "ridge 0.0001": {"ridge": 1e-4},
         "ridge 0.01": {"ridge": 1e-2},
-        "1000 anchors": {"feature_map": AnchorKernel(1000, "half-median")},
-        "median bandwidth": {"feature_map": AnchorKernel("auto")},
+        "1000 anchors": {"feature_map": AnchorKernel(1000, "half-median", root="auto")},
+        "median bandwidth": {"feature_map": AnchorKernel("auto", root="auto")},
+        "features, not their roots": {"feature_map": AnchorKernel("auto", "half-median")},
         "rows not normalised": {"unit_rows": False},
     },
 }
@@ -107,8 +120,7 @@ def areas(
     """Return cross and single areas of one setting on one task; None if it is not possible."""
 
     def make(bits: int, seed: int) -> BaseTransferHasher:
-        parameters = BASE.get(variant, {}) | changes
-        return getattr(ATH, variant)(bits, random_state=seed, **parameters)
+        return getattr(ATH, variant)(bits, random_state=seed, **changes)
 
     label = {"unsupervised": "ATH_U", "supervised": "ATH_S", "kernel": "ATH_K"}[variant]
     work = (delayed(levels.scores)(task, label, BITS, seed, make) for seed in seeds)

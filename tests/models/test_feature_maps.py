@@ -144,3 +144,28 @@ def test_equal_rows_have_similarity_one():
 def test_parameters_out_of_range_are_refused_by_name(X, feature_map, name):
     with pytest.raises(ValueError, match=name):
         feature_map.fit(X)
+
+
+def test_roots_are_compared_if_no_feature_is_negative():
+    X = np.random.default_rng(0).random((30, 5))
+    kernel = AnchorKernel(n_anchors=6, bandwidth=0.5, random_state=0, root="auto").fit(X)
+    roots = np.sqrt(X) / np.linalg.norm(np.sqrt(X), axis=1, keepdims=True)
+    plain = AnchorKernel(n_anchors=6, bandwidth=0.5, random_state=0).fit(roots)
+    assert kernel.root_
+    np.testing.assert_allclose(kernel.transform(X), plain.transform(roots))
+
+
+def test_features_with_negative_values_are_compared_as_they_are():
+    X = np.random.default_rng(0).normal(size=(30, 5))
+    auto = AnchorKernel(n_anchors=6, random_state=0, root="auto").fit(X)
+    assert not auto.root_
+    np.testing.assert_array_equal(
+        auto.transform(X), AnchorKernel(n_anchors=6, random_state=0).fit_transform(X)
+    )
+
+
+def test_new_rows_with_negative_values_keep_their_signs():
+    kernel = AnchorKernel(n_anchors=4, bandwidth=1.0, random_state=0, root=True)
+    kernel.fit(np.random.default_rng(0).random((9, 3)))
+    there, back = kernel.transform([[0.2, 0.3, 0.1]]), kernel.transform([[0.2, -0.3, 0.1]])
+    assert (back < there).all()
