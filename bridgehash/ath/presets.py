@@ -59,7 +59,7 @@ _WORDS = {  # T1 alone: the words connect the domains
     "center": "classes",
     "start": LabelStart(rotation="itq"),
 }
-_MUTUAL = KNNGraph(n_neighbors=20, mutual=True)
+_MUTUAL = KNNGraph(n_neighbors="auto", mutual=True)
 _BOTH_WAYS = AdaptiveBipartite(metric="cosine", both_ways=True)
 _LEARNED = {"source_graph": "knn", "target_graph": "knn", "bipartite": "adaptive"}
 _PRINTED = {

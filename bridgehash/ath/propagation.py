@@ -36,7 +36,7 @@ _SEED_ALPHA = 0.99  # a few labelled rows have to reach far
 _SEED_STEPS = 200
 _CERTAIN = 0.3  # most certain part of a class
 _LEAST_SHARE = 0.2  # relative to an equal share: no class disappears
-_LEAST_AGREEMENT, _FULL_AGREEMENT = 0.5, 0.9  # between labels estimated in two spaces
+_LEAST_AGREEMENT, _FULL_AGREEMENT = 0.6, 0.85  # between labels estimated in two spaces
 _BRIDGED_ALPHA, _BRIDGED_ROUNDS = 0.8, 3  # at most: votes are better there, so they spread less
 _TINY = 1e-12
 
@@ -118,7 +118,7 @@ class Propagation(BaseEstimator):
     space : "auto", "features" or "bridged", default="auto"
         Where rows are compared if both domains have one feature space: by the given features, or
         by these and the projections of a fit that joins the domains first. "auto" estimates the
-        labels in both ways. It takes the second estimate if both agree on half of the rows or
+        labels in both ways. It takes the second estimate if both agree on 60 % of the rows or
         more, because otherwise the fit joined wrong classes, but not on nearly all rows, because
         then the first one has little to gain.
     """

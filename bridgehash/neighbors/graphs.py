@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from numbers import Integral
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator
 from .._core.arrays import array_namespace, is_on_gpu, like, to_numpy
 from .._core.errors import InputError
 from .._core.linalg import Array, mean_square
-from .._core.validation import Flag, Range, Rules
+from .._core.validation import Flag, OneOf, Range, Rules
 from .search import N_PROBE, NProbe, find_other_neighbors
 
 
@@ -244,8 +244,9 @@ class KNNGraph(BaseEstimator):
 
     Parameters
     ----------
-    n_neighbors : int, default=10
-        η_k of the paper, at most n - 1.
+    n_neighbors : int or "auto", default=10
+        η_k of the paper, at most n - 1. "auto": 20 up to 2,000 rows, then in proportion to the
+        cube root of their number; 62 for 60,000 rows.
     mutual : bool, default=False
         False: join two samples if either is a neighbour of the other, as in the paper. True: only
         if both are, which leaves out the hubs of noisy features.
@@ -267,13 +268,16 @@ class KNNGraph(BaseEstimator):
 
     for_any_rows = True  # `build` works for a part of the rows too
     _rules: ClassVar[Rules] = {
-        "n_neighbors": Range(1, kind=Integral),
+        "n_neighbors": OneOf(("auto",), number=Range(1, kind=Integral)),
         "mutual": Flag(),
         "n_probe": N_PROBE,
     }
 
     def __init__(
-        self, n_neighbors: int = 10, mutual: bool = False, n_probe: NProbe = "auto"
+        self,
+        n_neighbors: int | Literal["auto"] = 10,
+        mutual: bool = False,
+        n_probe: NProbe = "auto",
     ) -> None:
         self.n_neighbors = n_neighbors
         self.mutual = mutual
@@ -282,11 +286,21 @@ class KNNGraph(BaseEstimator):
     def build(self, X: Array, y: NDArray[np.intp] | None = None) -> SparseGraph:
         """Build the graph over the rows of X; labels are ignored."""
         n = X.shape[0]
-        k = min(self.n_neighbors, n - 1)
+        wanted = _number_for(n) if isinstance(self.n_neighbors, str) else self.n_neighbors
+        k = min(wanted, n - 1)
         F, columns = find_other_neighbors(X, min(2 * k, n - 1), self.n_probe)
         eps = float(array_namespace(F).finfo(F.dtype).eps)
         reach = F[:, k - 1 : k] * (1 + _TIE) + eps * mean_square(X)
         return SparseGraph(joined(columns, reach >= F, mutual=self.mutual, kind=F))
+
+
+def _number_for(n: int) -> int:
+    """Return the number of neighbours for n rows: a denser sample allows more of them.
+
+    >>> [_number_for(n) for n in (100, 2000, 60_000, 10**6)]
+    [20, 20, 62, 159]
+    """
+    return max(20, round(20.0 * (n / 2000.0) ** (1.0 / 3.0)))
 
 
 class NoGraph(BaseEstimator):
