@@ -35,7 +35,6 @@ from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
-from recorded import Recorder, add_option, record_cells
 
 from bridgehash import LinearEncoder, save
 from bridgehash.features.gist import DIMENSION
@@ -536,6 +535,8 @@ def run_attack(kind: str, port: int, seconds: float, scale: float = 1.0) -> Coun
 
 
 def main() -> None:
+    from recorded import Recorder, add_option, record_cells  # the tests import this file
+
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kinds", default=",".join(ATTACKS))
     parser.add_argument("--seconds", type=float, default=10.0)

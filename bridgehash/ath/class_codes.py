@@ -169,9 +169,9 @@ def far_words(n_words: int, n_bits: int, rng: np.random.RandomState) -> Array:
     Single bits are flipped while Σ exp(2 ⟨u, v⟩ / √n_bits) over all pairs of words falls.
     Words are distinct if there are enough of them.
 
-    >>> far_words(2, 3, np.random.RandomState(0))
-    array([[ 1.,  1., -1.],
-           [-1., -1.,  1.]])
+    >>> words = far_words(2, 3, np.random.RandomState(0))
+    >>> words[0] + words[1]
+    array([0., 0., 0.])
     """
     words = _drawn_words(n_words, n_bits, rng)
     t = 2.0 * _REPULSION / np.sqrt(n_bits)  # change of the exponent if a bit is flipped

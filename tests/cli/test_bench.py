@@ -159,15 +159,15 @@ def test_show_and_report_need_no_data(run: Run, folder: Path) -> None:
 
 def test_kept_records_are_enough_for_tables_and_pages(run: Run) -> None:
     printed = run(RUN).out
-    refused = run("bench keep pr-twin --records kept")
+    refused = run("bench keep figure3-twin --records kept")
     assert (refused.code, "no records of these suites" in refused.err) == (2, True)
-    kept = run("bench keep tiny.toml pr-twin --records kept")
+    kept = run("bench keep tiny.toml figure3-twin --records kept")
     assert kept.code == 0
     assert "records  8 kept" in kept.out
     assert [path.name for path in Path("kept").iterdir()] == ["tiny.jsonl.gz"]
     Path("bench/records.jsonl").unlink()
     assert printed.startswith(run("bench show tiny.toml --records kept").out)
-    ended = run("bench report tiny.toml pr-twin --records kept --out new/page")
+    ended = run("bench report tiny.toml figure3-twin --records kept --out new/page")
     assert ended.code == 0
     assert "Not run yet." in Path("new/page/report.html").read_text("utf-8")
     assert "folder not found" in run("bench show tiny.toml --records nowhere").err

@@ -151,7 +151,10 @@ def test_choices_that_do_not_exist(refused: Refused) -> None:
             "--pairs: names rows of the target outside 0..49",
         ),
         (PLAIN + "--set lam", "write --set lam=0.5"),
-        (PLAIN + "--set lam=-1", "lam: -1 is not allowed; use a number of at least 0"),
+        (
+            PLAIN + "--set lam=-1",
+            "lam: -1 is not allowed; use one of 'auto' or a number of at least 0",
+        ),
         (PLAIN + "--set lam=much", "lam: 'much' is not allowed"),
         (PLAIN + "--set start=nowhere", "start: 'nowhere' is not allowed; use one of"),
         (PLAIN + "--set unit_rows=no", "--set: unit_rows='no' is not allowed; use true or false"),

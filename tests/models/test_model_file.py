@@ -161,7 +161,7 @@ def test_file_and_directory_reach_the_disk(tmp_path: Path, monkeypatch: pytest.M
 
 def test_what_is_saved_is_what_is_loaded(model: Path) -> None:
     loaded = load_model(str(model))
-    assert (loaded.path, loaded.kind, loaded.format_version) == (model, "encoder", 3)
+    assert (loaded.path, loaded.kind, loaded.format_version) == (model, "encoder", 4)
     assert loaded.package_version == __version__
     assert loaded.header == HEADER
     assert_same(loaded.arrays, small_arrays())
@@ -362,7 +362,7 @@ def test_a_foreign_safetensors_file_has_no_bridgehash_header(tmp_path: Path) -> 
 def test_a_newer_format_asks_for_an_upgrade(model: Path) -> None:
     rewrite(model, format_version="7", package_version="9.1")
     assert refused(model).endswith(
-        "written by bridgehash 9.1 in format 7, but this version reads format 3; upgrade bridgehash"
+        "written by bridgehash 9.1 in format 7, but this version reads format 4; upgrade bridgehash"
     )
 
 
