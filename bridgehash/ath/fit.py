@@ -34,6 +34,7 @@ from .._core.validation import Flag, Rules, Size
 from ..models.base import TrainingData, check_rows
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import UnitRows
+from ..neighbors.graphs import neighbors_for
 from ..streaming.blocks import BLOCK_BYTES, CACHE_BYTES, Blocks, as_blocks
 from ..streaming.mappers import cluster_mapper
 from ..streaming.operator import BlockRows
@@ -469,8 +470,8 @@ def _domain(
 # held if there is room, and read in blocks otherwise. Counted is what a fit uses beyond its inputs;
 # docs/howto/scale.md has the measurements behind the constants.
 _STATE = 7  # arrays of rows x bits at one time: H, B, W H and temporaries
-_EDGES = 100  # 8-byte numbers per row in the graphs
-_SEARCHED = 150  # the same while a k-NN graph is built
+_EDGES = 5  # 8-byte numbers per row and neighbour in the graphs
+_SEARCHED = 7.5  # the same while a k-NN graph is built
 _SEARCH = 64 << 20  # bytes used by a search itself
 _LIBRARIES = 100 << 20  # bytes of libraries loaded during a fit
 _WORK = 6  # blocks held at one time while one is processed
@@ -487,8 +488,9 @@ def plan_memory(
     n, width = sum(len(X) for X in domains), max(X.shape[1] for X in domains)
     item = max(X.dtype.itemsize for X in domains)
     rows = max(len(X) * X.shape[1] * item for X in domains)  # held while a graph is searched
-    searching = n * _SEARCHED * 8 + rows
-    solving = n * n_bits * item * _STATE + n * _EDGES * 8
+    neighbours = n * neighbors_for(max(len(X) for X in domains))
+    searching = int(neighbours * _SEARCHED) * 8 + rows
+    solving = n * n_bits * item * _STATE + neighbours * _EDGES * 8
     always = max(searching, solving) + 4 * width**2 * 8 + _SEARCH + _LIBRARIES
     room = Size.n_bytes(limit) - always
     if room > 2 * sum(len(X) * X.shape[1] * item for X in domains):

@@ -246,7 +246,7 @@ class KNNGraph(BaseEstimator):
     ----------
     n_neighbors : int or "auto", default=10
         η_k of the paper, at most n - 1. "auto": 20 up to 2,000 rows, then in proportion to the
-        cube root of their number; 62 for 60,000 rows.
+        cube root of their number, at most 60.
     mutual : bool, default=False
         False: join two samples if either is a neighbour of the other, as in the paper. True: only
         if both are, which leaves out the hubs of noisy features.
@@ -286,7 +286,7 @@ class KNNGraph(BaseEstimator):
     def build(self, X: Array, y: NDArray[np.intp] | None = None) -> SparseGraph:
         """Build the graph over the rows of X; labels are ignored."""
         n = X.shape[0]
-        wanted = _number_for(n) if isinstance(self.n_neighbors, str) else self.n_neighbors
+        wanted = neighbors_for(n) if isinstance(self.n_neighbors, str) else self.n_neighbors
         k = min(wanted, n - 1)
         F, columns = find_other_neighbors(X, min(2 * k, n - 1), self.n_probe)
         eps = float(array_namespace(F).finfo(F.dtype).eps)
@@ -294,13 +294,13 @@ class KNNGraph(BaseEstimator):
         return SparseGraph(joined(columns, reach >= F, mutual=self.mutual, kind=F))
 
 
-def _number_for(n: int) -> int:
+def neighbors_for(n: int) -> int:
     """Return the number of neighbours for n rows: a denser sample allows more of them.
 
-    >>> [_number_for(n) for n in (100, 2000, 60_000, 10**6)]
-    [20, 20, 62, 159]
+    >>> [neighbors_for(n) for n in (100, 2000, 20_000, 10**6)]
+    [20, 20, 43, 60]
     """
-    return max(20, round(20.0 * (n / 2000.0) ** (1.0 / 3.0)))
+    return min(60, max(20, round(20.0 * (n / 2000.0) ** (1.0 / 3.0))))
 
 
 class NoGraph(BaseEstimator):

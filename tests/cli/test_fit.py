@@ -147,8 +147,8 @@ def test_settings_are_json_or_text_and_reach_into_parts(run: Run) -> None:
     assert model.bipartite.n_neighbors == 3
     assert model.target_graph.n_neighbors == 4
     assert model.feature_map.n_anchors == 20
-    assert ATH.unsupervised().target_graph.n_neighbors == 20  # the preset is unchanged
-    assert model.source_graph.n_neighbors == 20
+    assert ATH.unsupervised().target_graph.n_neighbors == "auto"  # the preset is unchanged
+    assert model.source_graph.n_neighbors == "auto"
     for text in ("null", "None"):
         assert run(FIT + f" --preset kernel {LABELS} --set feature_map={text}").code == 0
         assert load("new.bh").feature_map is None
