@@ -12,6 +12,7 @@ its most certain rows, shows how far each class reaches.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from numbers import Integral
 from typing import ClassVar, Literal, NamedTuple
@@ -118,9 +119,10 @@ class Propagation(BaseEstimator):
     space : "auto", "features" or "bridged", default="auto"
         Where rows are compared if both domains have one feature space: by the given features, or
         by these and the projections of a fit that joins the domains first. "auto" estimates the
-        labels in both ways. It takes the second estimate if both agree on 60 % of the rows or
-        more, because otherwise the fit joined wrong classes, but not on nearly all rows, because
-        then the first one has little to gain.
+        labels in both ways. If some labels of the domain are known, it takes the estimate that
+        finds more of them when they are left out. Otherwise it takes the second one if both agree
+        on 60 to 85 % of the rows: with less the fit joined wrong classes, with more there is
+        little to gain.
     """
 
     needs_labels = True
@@ -193,7 +195,11 @@ class Propagation(BaseEstimator):
             needed = same_space or not known.any()
             counted = self._votes(here, there, n_classes, same_space, rng) if needed else None
             M = self._members(here, counted, n_classes)
-            estimates.append(_Estimate(M.argmax(axis=1), most_certain(M, self.keep) | known))
+            right = None
+            if same_space and known.any() and (there.y >= 0).any():
+                left_out = self._members(here.unlabelled(), counted, n_classes).argmax(axis=1)
+                right = float((left_out == here.y)[known].mean())
+            estimates.append(_Estimate(M.argmax(axis=1), most_certain(M, self.keep) | known, right))
         return estimates
 
     def _members(self, here: _Rows, counted: Array | None, n_classes: int) -> Array:
@@ -262,14 +268,18 @@ class _Estimate(NamedTuple):
 
     y: Ids
     certain: NDArray[np.bool_]
+    right: float | None = None  # share of known labels found if they are left out
 
 
 def _trusted(rows: _Rows, first: _Estimate, second: _Estimate | None = None) -> Ids:
     """Return the certain labels of the estimate to trust: see `Propagation.space`."""
     chosen = first
-    if second is not None:
-        unknown = rows.y < 0
-        agreement = float((first.y == second.y)[unknown].mean()) if unknown.any() else 1.0
+    if second is None or (rows.y >= 0).all():
+        pass
+    elif first.right is not None and second.right is not None:
+        chosen = second if second.right > first.right else first
+    else:
+        agreement = float((first.y == second.y)[rows.y < 0].mean())
         chosen = second if _LEAST_AGREEMENT <= agreement <= _FULL_AGREEMENT else first
     return np.where(chosen.certain, chosen.y, -1)
 
@@ -285,6 +295,12 @@ class _Rows:
     def joined_with(self, X: Array) -> _Rows:
         """Return rows that are compared by their features and by X together."""
         return _Rows(np.hstack([self.centred, unit_rows(X)]), self.y)
+
+    def unlabelled(self) -> _Rows:
+        """Return the same rows without labels."""
+        rows = copy(self)
+        rows.y = np.full_like(self.y, -1)
+        return rows
 
     def with_known(self, M: Array) -> Array:
         """Return memberships in which labelled rows have their class."""

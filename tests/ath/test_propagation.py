@@ -160,6 +160,24 @@ def test_the_bridged_space_is_trusted_if_it_agrees_in_part(turned, expected):
         assert (found["features"] != found["bridged"]).any()
 
 
+@pytest.mark.parametrize("turned", [0.0, 0.7])
+def test_known_labels_decide_which_space_is_trusted(turned):
+    """The bridge places a part of the target in other classes; nine known labels tell."""
+    rng = np.random.default_rng(0)
+    (X_s, y_s), (X_t, y_t) = clouds(rng, (40, 40, 40)), clouds(rng, (40, 40, 40))
+    few = np.where(np.arange(120) < 9, y_t, -1)
+    wrong = rng.random(120) < turned
+    bridged = CENTRES[np.where(wrong, (y_t + 1) % 3, y_t)] + 0.1 * rng.normal(size=(120, 8))
+    noisy = 0.3 * X_t if turned else rng.normal(size=(120, 8))  # the features, or the bridge, fail
+    data = Propagation(keep=1.0).complete(
+        TrainingData(X_s, noisy, y_s, few),
+        same_space=True,
+        rng=np.random.RandomState(0),
+        bridge=lambda: (CENTRES[y_s], bridged),
+    )
+    assert (data.y_target == y_t).mean() > 0.9
+
+
 def test_labels_of_the_target_alone_are_propagated_to_the_source():
     rng = np.random.default_rng(0)
     (X_s, y_s), (X_t, y_t) = clouds(rng, (30, 30, 30)), clouds(rng, (20, 20, 20), shift=0.5)
