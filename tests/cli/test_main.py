@@ -175,7 +175,7 @@ def test_info_describes_a_model(run: Run) -> None:
 def test_info_shows_parts_and_shared_methods(run: Run) -> None:
     fit = "fit source.npy target.npy --out new.bh --bits 6 -q --set max_iter=2 "
     assert run(fit + "--preset unsupervised").code == 0
-    assert "KNNGraph(mutual=True, n_neighbors=20" in run("info new.bh").out
+    assert "KNNGraph(mutual=True, n_neighbors=auto" in run("info new.bh").out
     assert run(fit + "--method itq").code == 0
     assert json.loads(run("info new.bh --json").out)["method"] == "Shared(ITQ)"
 
