@@ -111,7 +111,9 @@ def learn(ath: Any, data: TrainingData, options: RuntimeOptions) -> FitResult:
         data = mapped.data
     source, target = _features(ath, data, rng)
     start = _start(ath, source, target, data, rng)
-    solution = _solve(ath, source, target, data, start, rng, options.verbose)
+    problem = (ath, source, target, data, start, rng)
+    lam = _chosen_lam(*problem) if ath.lam == "auto" else ath.lam
+    solution = _problem(*problem, options.verbose)(lam)
     target_encoder = target.encoder(solution.A_t)
     of_target = ath.source_encoder == "target" or (
         ath.source_encoder == "auto" and _same_space(ath, data)
@@ -347,20 +349,6 @@ _SOME_ROWS = 1000  # per domain
 _SOME_DIRECTIONS = 256
 
 
-def _solve(
-    ath: Any,
-    source: Features,
-    target: Features,
-    data: TrainingData,
-    start: Start,
-    rng: np.random.RandomState,
-    verbose: bool,
-) -> Solution:
-    """Run Algorithm 1 with the λ that is given or chosen by cycle consistency."""
-    lam = ath.lam if ath.lam != "auto" else _chosen_lam(ath, source, target, data, start, rng)
-    return _problem(ath, source, target, data, start, rng, verbose)(lam)
-
-
 def _chosen_lam(
     ath: Any,
     source: Features,
@@ -376,11 +364,17 @@ def _chosen_lam(
     """
     if not _same_space(ath, data) and start.W is None:
         return WEAK_LAM
-    graphs = (part(ath, name) for name in ("source_graph", "target_graph", "bipartite"))
+    graphs = [part(ath, name) for name in ("source_graph", "target_graph", "bipartite")]
     given = not all(getattr(graph, "for_any_rows", False) for graph in graphs)
     if given or ath.ridge_towards is not None:
         return FIRST_LAM
     rows_s, rows_t = (rows_by_norm(domain.Z, _SOME_ROWS) for domain in (source, target))
+    labels = (data.y_source, rows_s), (data.y_target, rows_t)
+    for graph, (y, rows) in zip(graphs, labels, strict=False):
+        if y is None or not getattr(graph, "needs_labels", False):
+            continue
+        if len(set(y[rows].tolist()) - {-1}) < 2:  # the few labels are outside the sample
+            return FIRST_LAM
     source, target = (
         source.reduced(rows_s, _SOME_DIRECTIONS),
         target.reduced(rows_t, _SOME_DIRECTIONS),

@@ -15,10 +15,11 @@ from .._core.arrays import array_namespace
 from .._core.linalg import Array, unit_rows
 from ..neighbors.graphs import from_rows, operator
 from ..neighbors.search import find_neighbors, find_other_neighbors
+from .class_codes import signs
 
 _NEAREST = 5
-FIRST_LAM = 0.7  # good on all data looked at
-WEAK_LAM = 0.2
+FIRST_LAM = 0.7
+WEAK_LAM = 0.2  # for a bridge that is arbitrary
 _SMALLEST, _LARGEST = FIRST_LAM / 64.0, FIRST_LAM * 64.0
 
 
@@ -48,8 +49,7 @@ class CycleConsistency:
 
     def __call__(self, H_s: Array, H_t: Array) -> float:
         """Return the mean over both domains for projections H_s and H_t: 1 is perfect."""
-        xp = array_namespace(H_s, H_t)
-        B_s, B_t = (2.0 * xp.astype(H > 0, H.dtype) - 1.0 for H in (H_s, H_t))
+        B_s, B_t = signs(H_s), signs(H_t)
         there, back = self._step(B_s, B_t), self._step(B_t, B_s)
         scores = []
         for U, own, go, come in zip(
