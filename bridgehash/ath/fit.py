@@ -345,7 +345,7 @@ def _start(
 
 
 # λ is chosen on a smaller problem, which has nearly the same best value.
-_SOME_ROWS = 1000  # per domain
+_FEW_ROWS, _SHARE, _MANY_ROWS = 1000, 0.05, 2000  # per domain
 _SOME_DIRECTIONS = 256
 
 
@@ -368,7 +368,10 @@ def _chosen_lam(
     given = not all(getattr(graph, "for_any_rows", False) for graph in graphs)
     if given or ath.ridge_towards is not None:
         return FIRST_LAM
-    rows_s, rows_t = (rows_by_norm(domain.Z, _SOME_ROWS) for domain in (source, target))
+    rows_s, rows_t = (
+        rows_by_norm(domain.Z, int(np.clip(_SHARE * domain.Z.shape[0], _FEW_ROWS, _MANY_ROWS)))
+        for domain in (source, target)
+    )
     labels = (data.y_source, rows_s), (data.y_target, rows_t)
     for graph, (y, rows) in zip(graphs, labels, strict=False):
         if y is None or not getattr(graph, "needs_labels", False):

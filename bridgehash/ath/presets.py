@@ -78,7 +78,7 @@ PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
         "bipartite": _BOTH_WAYS,
         "codes": BalancedCodes(decorrelation=0.15),
         "start_scale": 10.0,
-        "tol": 3e-4,
+        "tol": 1e-4,
     },
     "semi_supervised": {
         **_constants(1.0, 1.0, 1.0, 1e-1, "auto"),
@@ -87,7 +87,7 @@ PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
         "bipartite": _BOTH_WAYS,
         "codes": BalancedCodes(decorrelation=0.15),
         "start_scale": 10.0,
-        "tol": 3e-4,
+        "tol": 1e-4,
     },
     "supervised": _WORDS | {"ridge": "auto"},
     "kernel": _WORDS

@@ -9,12 +9,10 @@ domains are apart; if it is too large many codes are equal. Both lead back to ot
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from .._core.arrays import array_namespace
 from .._core.linalg import Array, unit_rows
-from ..neighbors.graphs import from_rows, operator
-from ..neighbors.search import find_neighbors, find_other_neighbors
+from ..neighbors.search import find_other_neighbors
 from .class_codes import signs
 
 _NEAREST = 5
@@ -23,11 +21,22 @@ WEAK_LAM = 0.2  # for a bridge that is arbitrary
 _SMALLEST, _LARGEST = FIRST_LAM / 64.0, FIRST_LAM * 64.0
 
 
-def neighbour_means(columns: Any, kind: Array, width: int) -> Any:
-    """Return the operator that averages the rows in `columns` for each row."""
-    xp = array_namespace(kind)
-    weights = xp.full(columns.shape, 1.0 / columns.shape[1], dtype=kind.dtype)
-    return operator(from_rows(weights, columns, width))
+def nearest_shares(B: Array, B_other: Array, k: int) -> Array:
+    """Return the share of each row of `B_other` in the k codes nearest to each row of `B`.
+
+    Codes at the distance of the k-th share what the nearer ones leave, so the order of the rows
+    plays no part.
+
+    >>> import numpy as np
+    >>> nearest_shares(np.array([[1.0, 1.0]]), np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0]]), 2)
+    array([[0.5 , 0.25, 0.25]])
+    """
+    xp = array_namespace(B)
+    products = B @ B_other.T
+    kth = -xp.sort(-products, axis=1)[:, k - 1 : k]
+    near, tied = (xp.astype(chosen, B.dtype) for chosen in (products > kth, products == kth))
+    left = (k - xp.sum(near, axis=1)) / xp.sum(tied, axis=1)
+    return (near + tied * left[:, None]) / k
 
 
 class CycleConsistency:
@@ -44,28 +53,21 @@ class CycleConsistency:
         self._own = []
         for U in self._rows:
             k = min(_NEAREST, U.shape[0] - 1)
-            near = neighbour_means(find_other_neighbors(U, k, None)[1], U, U.shape[0])
-            self._own.append(_mean_product(U, near @ U))
+            distances, _ = find_other_neighbors(U, k, None)
+            self._own.append(1.0 - float(array_namespace(U).mean(distances)) / 2.0)
 
     def __call__(self, H_s: Array, H_t: Array) -> float:
         """Return the mean over both domains for projections H_s and H_t: 1 is perfect."""
         B_s, B_t = signs(H_s), signs(H_t)
-        there, back = self._step(B_s, B_t), self._step(B_t, B_s)
+        k = min(_NEAREST, B_s.shape[0], B_t.shape[0])
+        there, back = nearest_shares(B_s, B_t, k), nearest_shares(B_t, B_s, k)
         scores = []
         for U, own, go, come in zip(
             self._rows, self._own, (there, back), (back, there), strict=True
         ):
-            scores.append(_mean_product(U, go @ (come @ U)) / own if own > 0 else 0.0)
+            similarity = float(array_namespace(U).sum(U * (go @ (come @ U)))) / U.shape[0]
+            scores.append(similarity / own if own > 0 else 0.0)
         return sum(scores) / 2.0
-
-    def _step(self, B: Array, B_other: Array) -> Any:
-        n = B_other.shape[0]
-        return neighbour_means(find_neighbors(B, B_other, min(_NEAREST, n), None)[1], B, n)
-
-
-def _mean_product(A: Array, B: Array) -> float:
-    return float(array_namespace(A).sum(A * B)) / A.shape[0]
-
 
 def best_lam(score: Callable[[float], float]) -> float:
     """Return the λ of the highest score: from 0.7, halved or doubled as long as the score rises.

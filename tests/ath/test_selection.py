@@ -28,22 +28,27 @@ def by_loops(X_s, X_t, H_s, H_t, k=5):
     B_s, B_t = np.where(H_s > 0, 1, -1), np.where(H_t > 0, 1, -1)
 
     def nearest(b, others):
-        return np.argsort([(b != other).sum() for other in others], kind="stable")[:k]
+        """Rows and their shares: those as far as the k-th share what is left."""
+        distances = [int((b != other).sum()) for other in others]
+        kth = sorted(distances)[k - 1]
+        left = k - sum(d < kth for d in distances)
+        shares = {kth: left / distances.count(kth)}
+        return [(j, shares.get(d, 1.0)) for j, d in enumerate(distances) if d <= kth]
 
     def one_way(U, B, B_other):
         reached, own = [], []
         for i, b in enumerate(B):
-            for j in nearest(b, B_other):
-                reached += [U[i] @ U[m] for m in nearest(B_other[j], B)]
+            for j, share in nearest(b, B_other):
+                reached += [share * w * (U[i] @ U[m]) for m, w in nearest(B_other[j], B)]
             own += sorted((U[i] @ u for m, u in enumerate(U) if m != i), reverse=True)[:k]
-        return np.mean(reached) / np.mean(own)
+        return (sum(reached) / (k * k * len(B))) / np.mean(own)
 
     return (one_way(U_s, B_s, B_t) + one_way(U_t, B_t, B_s)) / 2
 
 
-def test_consistency_is_its_definition(domains):
-    rng = np.random.default_rng(1)
-    A = rng.normal(size=(6, 2001))  # many bits: no ties
+@pytest.mark.parametrize("n_bits", [4, 2001], ids=["many ties", "few ties"])
+def test_consistency_is_its_definition(domains, n_bits):
+    A = np.random.default_rng(1).normal(size=(6, n_bits))
     H_s, H_t = (X @ A for X in domains)
     np.testing.assert_allclose(
         CycleConsistency(*domains)(H_s, H_t), by_loops(*domains, H_s, H_t), rtol=1e-6
