@@ -24,7 +24,7 @@ test-browser: $(READY)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser
 
 test-slow: $(READY)
-	$(BIN)/python -m pytest -m slow
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n 2
 
 # Milvus listens on all addresses, so it runs in a network namespace with loopback only, and its
 # processes end with it. It also has its own environment, because of the packages it installs.

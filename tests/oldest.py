@@ -24,8 +24,9 @@ def requirements(extra):
             yield requirement
 
 
-listed = [*project["dependencies"], *(r for extra in sys.argv[1:] for r in requirements(extra))]
-for requirement in dict.fromkeys(listed):
-    found = re.match(r"([\w.-]+)(?:\[.*?\])?>=([\d.]+)", requirement)
-    if found:
-        print(f"{found[1]}=={found[2]}")
+if __name__ == "__main__":
+    listed = [*project["dependencies"], *(r for extra in sys.argv[1:] for r in requirements(extra))]
+    for requirement in dict.fromkeys(listed):
+        found = re.match(r"([\w.-]+)(?:\[.*?\])?>=([\d.]+)", requirement)
+        if found:
+            print(f"{found[1]}=={found[2]}")
