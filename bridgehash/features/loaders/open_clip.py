@@ -35,6 +35,8 @@ def load(model: str, settings: ExtractSettings, reads: Reads) -> tuple[Prepare, 
 def _split(open_clip: Any, model: str, settings: ExtractSettings) -> tuple[str, str | None]:
     """Return the architecture, and the weights where they are not part of it."""
     if ":" in model:
+        if settings.weights:
+            raise InputError("has weights of its own; omit weights", f"open_clip:{model}")
         return model, None
     architecture, _, tag = model.partition("/")
     known = open_clip.list_pretrained_tags_by_model(architecture)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from ..._core.errors import InputError
 from ..backbones import ExtractSettings, Reads, find_torch
 from .tools import ListFeatures, Prepare, check_weights, loading, package, run_network
 
@@ -18,11 +19,18 @@ def load(model: str, settings: ExtractSettings, reads: Reads) -> tuple[Prepare, 
     check_weights(name, settings)
     torch, device = find_torch(name, settings.device, "timm")
     timm = package("timm", name, "timm")
-    own = settings.weights and {"file": str(settings.weights)}
     with loading(name, settings.download), torch.random.fork_rng(devices=[]):
-        network = timm.create_model(
-            model, pretrained=True, num_classes=0, pretrained_cfg_overlay=own
-        )
+        if settings.weights:
+            network = timm.create_model(model, pretrained=False, num_classes=0)
+            weights = timm.models.load_state_dict(str(settings.weights))
+            missing = network.load_state_dict(weights, strict=False).missing_keys
+            if missing:  # more weights are those of a classifier
+                problem = f"is not the weights of {name}: it has no {missing[0]!r}"
+                raise InputError(f"{problem}; give another file", str(settings.weights))
+        else:
+            # Without num_classes=0, which lets timm ignore weights that do not fit.
+            network = timm.create_model(model, pretrained=True)
+            network.reset_classifier(0)
         transform = timm.data.create_transform(**timm.data.resolve_model_data_config(network))
     network.eval().to(device)
     features = partial(run_network, torch, device, network)
