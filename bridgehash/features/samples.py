@@ -49,6 +49,7 @@ def _of_texts(rows: Texts) -> Samples:
         text = rows.texts[i]
         if text is None:
             raise InputError("empty, or not a text")
+        text.encode()  # raises for half a surrogate pair, which JSON can hold and no model reads
         return text
 
     seen = [repr(row).encode() for row in zip(*rows, strict=True)]

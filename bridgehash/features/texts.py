@@ -57,13 +57,16 @@ def read_texts(path: Path, column: str, labels_column: str = "", ids_column: str
             raise InputError("has no rows; give at least one text")
         for name in columns:
             if not any(name in row for row in rows):
-                known = ", ".join(rows[0])
+                known = ", ".join(key for key in rows[0] if key)  # more cells than names: None
                 raise InputError(f"has no column {name!r}; its columns are {known}")
         texts = [_text(row.get(column)) for row in rows]
-        labels = [_label(row.get(labels_column)) for row in rows]
-        ids = [_label(row.get(ids_column)) for row in rows] if ids_column else []
-        _check_ids(ids, ids_column)
-    return Texts(ids or [str(i) for i in range(len(rows))], texts, labels)
+        labels, ids = [""] * len(rows), [str(i) for i in range(len(rows))]
+        if labels_column:
+            labels = [_as_text(row.get(labels_column)) for row in rows]
+        if ids_column:
+            ids = [_as_text(row.get(ids_column)) for row in rows]
+            _check_ids(ids, ids_column)
+    return Texts(ids, texts, labels)
 
 
 @contextmanager
@@ -109,7 +112,7 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value.strip() else None
 
 
-def _label(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return "" if value is None else str(value)
 
 

@@ -45,7 +45,8 @@ def test_csv_and_jsonl_give_the_same_rows(tmp_path: Path) -> None:
 
 def test_a_line_is_a_text(tmp_path: Path) -> None:
     path = write(tmp_path / "t.txt", "one\r\n\ntwo \u2028 still two\nlast")
-    assert read_texts(path, "").texts == ["one", None, "two \u2028 still two", "last"]
+    texts = ["one", None, "two \u2028 still two", "last"]
+    assert read_texts(path, "") == Texts(["0", "1", "2", "3"], texts, [""] * 4)
 
 
 def test_what_is_not_a_text_is_kept_as_unreadable(tmp_path: Path) -> None:
@@ -70,6 +71,7 @@ def test_a_long_cell_is_read_and_the_limit_restored(tmp_path: Path) -> None:
     [
         ("t.csv", b"a,b\n1,2\n", "c", r"has no column 'c'; its columns are a, b"),
         ("t.csv", b"a,b\n1,2\n", "", r"which column holds the texts\? Give it as t\.csv:COLUMN"),
+        ("t.csv", b"a,b\n1,2,3\n", "c", r"has no column 'c'; its columns are a, b$"),
         ("t.csv", b"a,b\n", "a", "has no rows; give at least one text"),
         ("t.csv", b'a\n"open', "a", r"cannot be read \(unexpected end of data\); give a file of"),
         ("t.txt", b"", "", "has no rows"),

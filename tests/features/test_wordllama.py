@@ -121,6 +121,17 @@ def test_if_no_text_can_be_read_there_is_no_file(tmp_path: Path) -> None:
     assert not (tmp_path / "x.npz").exists()
 
 
+@needs_model
+def test_half_a_character_is_unreadable(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"t": "whole"}\n{"t": "half \\ud83d"}\n')
+    done = extract(f"{path}:t", "wordllama", tmp_path / "x.npz")
+    assert done.shape == (1, 256)
+    assert [(sample.id, "surrogates" in sample.reason) for sample in done.unreadable] == [
+        ("1", True)
+    ]
+
+
 @pytest.mark.parametrize("package", ["tokenizers", "safetensors.numpy"])
 def test_without_its_package_the_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, package: str
