@@ -34,7 +34,7 @@ Reads = Literal["image", "text"]
 _GREY_SIDE = 128  # pixels, for GIST and HOG
 _CROPPED = 0.875  # share of the short side that a network sees, as in training
 _LITE_SIDES = (224, 240, 260)
-_CHUNK = 4  # images per pass on a CPU: more do not fit the cache and take twice as long
+CHUNK = 4  # images per pass on a CPU: more do not fit the cache and take twice as long
 _DOWNLOADS = "https://download.pytorch.org/models/"
 IMAGENET = ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375))  # mean and deviation, RGB
 _VGG16_GROUPS = ((0, 2), (5, 7), (10, 12, 14), (17, 19, 21), (24, 26, 28))
@@ -226,7 +226,7 @@ def _in_chunks(
 ) -> NDArray[np.float32]:
     """Return the outputs of a network for images of shape (n, side, side, 3)."""
     shift, scale = (torch.tensor(v, device=device)[:, None, None] for v in (mean, deviation))
-    step = _CHUNK if device.type == "cpu" else len(images)
+    step = CHUNK if device.type == "cpu" else len(images)
     rows = []
     exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)  # as on a CPU
     with torch.inference_mode(), exact:

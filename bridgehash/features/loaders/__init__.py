@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._core.errors import InputError, unknown
+from ..._core.errors import InputError, named, unknown
 from ..backbones import BACKBONES, ExtractSettings, Reads, find_backbone
 from ..folder import pillow
 from ..texts import HOW
@@ -76,9 +76,12 @@ def load_backbone(name: str, settings: ExtractSettings, reads: Reads) -> LoadedB
     _check_reads(name, loader.reads, reads)
     prepare, features = import_module(f".{loader.module}", __name__).load(model, settings, reads)
     sample = "text" if reads == "text" else pillow().Image.new("RGB", (64, 64))
-    shape = features([prepare(sample)]).shape
-    if len(shape) != 2:
-        raise InputError(f"returns features of shape {shape} for one {reads}, not (1, d)", name)
+    with named(name, "choose another model"):
+        shape = features([prepare(sample)]).shape
+        if len(shape) != 2:
+            raise InputError(
+                f"has features of shape {shape} for one {reads}, not (1, d); choose another model"
+            )
     return LoadedBackbone(shape[1], prepare, features)
 
 

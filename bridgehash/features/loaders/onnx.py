@@ -30,6 +30,15 @@ from .tools import ListFeatures, Prepare, check_settings, package
 _SIDE = 224  # pixels, where neither the graph nor a file says more
 _LONGEST = 512  # tokens, where the tokenizer sets no limit
 _TOKENS = ("input_ids", "attention_mask", "token_type_ids")
+_DTYPES = {
+    "tensor(uint8)": np.uint8,
+    "tensor(float16)": np.float16,
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(int32)": np.int32,
+    "tensor(int64)": np.int64,
+}
+_PIXELS = ("tensor(uint8)", "tensor(float16)", "tensor(float)", "tensor(double)")
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 Run = Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]]
 
@@ -56,7 +65,7 @@ def load(model: str, settings: ExtractSettings, reads: Reads) -> tuple[Prepare, 
             return _of_images(inputs[0], path.parent, run)
         if inputs[0].type == "tensor(string)":
             return str, partial(_of_strings, inputs[0], run)
-        return str, _of_tokens(name, [each.name for each in inputs], path.parent, run)
+        return str, _of_tokens(name, inputs, path.parent, run)
 
 
 def _providers(runtime: Any, device: str) -> list[str]:
@@ -70,15 +79,15 @@ def _providers(runtime: Any, device: str) -> list[str]:
 
 
 def _kind(inputs: list[Any]) -> Reads:
-    first = inputs[0]
-    if len(inputs) == 1 and first.type == "tensor(string)" and len(first.shape) in (1, 2):
+    names = {each.name for each in inputs}
+    if _TOKENS[0] in names and names.issubset(_TOKENS):
         return "text"
-    if any(each.name == _TOKENS[0] for each in inputs):
-        extra = [each.name for each in inputs if each.name not in _TOKENS]
-        if not extra:
+    if len(inputs) == 1:
+        kind, shape = inputs[0].type, inputs[0].shape
+        if kind == "tensor(string)" and len(shape) in (1, 2):
             return "text"
-    elif len(inputs) == 1 and len(first.shape) == 4 and 3 in (first.shape[1], first.shape[3]):
-        return "image"
+        if kind in _PIXELS and len(shape) == 4 and 3 in (shape[1], shape[3]):
+            return "image"
     raise InputError(
         f"has the inputs {_described(inputs)}; one image of three colours, one string, or "
         f"{', '.join(_TOKENS)} are needed"
@@ -109,12 +118,11 @@ def _of_images(graph_input: Any, folder: Path, run: Run) -> tuple[Prepare, ListF
     if len(set(fixed)) > 1:
         raise InputError(f"takes images of {height} x {width} pixels; only squares are possible")
     side = fixed[0] if fixed else side
-    as_bytes = graph_input.type == "tensor(uint8)"
-    dtype = np.float16 if graph_input.type == "tensor(float16)" else np.float32
+    dtype = _DTYPES[graph_input.type]
 
     def features(images: list[NDArray[np.uint8]]) -> NDArray[np.float32]:
         x: NDArray[Any] = np.stack(images)
-        if not as_bytes:
+        if dtype != np.uint8:
             x = ((x - mean) / deviation).astype(dtype)
         if channels_first:
             x = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
@@ -131,7 +139,9 @@ def _preprocessing(folder: Path) -> tuple[int, NDArray[np.float32], NDArray[np.f
         return _SIDE, mean, deviation
     with named(path):
         fields = json.loads(path.read_text(encoding="utf-8"))
-        if "image_mean" in fields:
+        if not fields.get("do_normalize", True):
+            mean, deviation = np.zeros_like(mean), np.full_like(deviation, 255)
+        elif "image_mean" in fields:
             mean, deviation = (
                 np.array(fields[key], dtype=np.float32) * 255 for key in ("image_mean", "image_std")
             )
@@ -145,7 +155,7 @@ def _of_strings(graph_input: Any, run: Run, texts: list[str]) -> NDArray[np.floa
     return _in_batches(graph_input, x, lambda part: run({graph_input.name: part}))
 
 
-def _of_tokens(name: str, inputs: list[str], folder: Path, run: Run) -> ListFeatures:
+def _of_tokens(name: str, inputs: list[Any], folder: Path, run: Run) -> ListFeatures:
     tokenizers = package("tokenizers", name, "onnx")
     path = folder / "tokenizer.json"
     if not path.is_file():
@@ -162,7 +172,9 @@ def _of_tokens(name: str, inputs: list[str], folder: Path, run: Run) -> ListFeat
         values = dict(
             zip(_TOKENS, (encoded.ids, encoded.attention_mask, encoded.type_ids), strict=True)
         )
-        rows = run({key: np.array([values[key]], dtype=np.int64) for key in inputs})
+        rows = run(
+            {each.name: np.array([values[each.name]], dtype=_DTYPES[each.type]) for each in inputs}
+        )
         return rows.mean(axis=1) if rows.ndim == 3 else rows
 
     return lambda texts: np.concatenate([one(text) for text in texts]).astype(np.float32)

@@ -11,24 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._core.errors import InputError
-from ..backbones import ExtractSettings, missing
+from ..backbones import CHUNK, ExtractSettings, missing
 
 Prepare = Callable[[Any], Any]
 ListFeatures = Callable[[list[Any]], NDArray[np.float32]]
-
-_CHUNK = 4  # samples per pass on a CPU, as for the networks of `BACKBONES`
 
 
 def package(module: str, name: str, extra: str) -> Any:
     """Import a package; an error names the extra to install."""
     try:
         return import_module(module)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise missing(name, str(error.name or module), extra) from error
-    except RuntimeError as error:  # torchvision raises it if it was built for another torch
+    except (ImportError, RuntimeError) as error:  # as torchvision for another build of torch
         raise ImportError(
-            f"{name} cannot import {module} ({_reason(error)}); install a build of torchvision "
-            "for this torch"
+            f"{name} cannot import {module} ({_reason(error)}); install versions that fit together"
         ) from error
 
 
@@ -66,7 +63,7 @@ def run_network(
     torch: Any, device: Any, network: Callable[[Any], Any], prepared: list[NDArray[Any]]
 ) -> NDArray[np.float32]:
     """Return the outputs of a network for arrays of one shape."""
-    step = _CHUNK if device.type == "cpu" else len(prepared)
+    step = CHUNK if device.type == "cpu" else len(prepared)
     exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)  # as on a CPU
     rows = []
     with torch.inference_mode(), exact:
