@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-browser test-slow test-oldest test-milvus check levels compared cifar choices \
+.PHONY: demo test test-browser test-slow test-oldest test-milvus test-networks check levels compared cifar choices \
 	probes examples pairs signs benchmark search load hostile docs tables docs-outputs format clean
 
 demo: $(READY)
@@ -34,9 +34,15 @@ ALONE = unshare $(if $(filter 0,$(shell id -u)),,--map-root-user) --net --pid --
 test-milvus: $(MILVUS)/.ready
 	$(ALONE) sh -c 'ip link set lo up && exec $(MILVUS)/bin/python -m pytest -m milvus tests/index/servers/test_milvus.py'
 
+# Backbones that need torch, ONNX Runtime or other large packages, in an environment of their own.
+NETWORKS := .venv-networks
+
+test-networks: $(NETWORKS)/.ready
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(NETWORKS)/bin/python -m pytest tests/features
+
 # The declared minimum version of every dependency, in an environment of its own.
 OLDEST := .venv-oldest
-OLDEST_EXTRAS := data faiss postgres parquet zarr dask search plots serve
+OLDEST_EXTRAS := data faiss postgres parquet zarr dask search plots serve text
 comma := ,
 empty :=
 space := $(empty) $(empty)
@@ -114,6 +120,11 @@ $(MILVUS)/.ready: pyproject.toml constraints.txt
 	$(MILVUS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps milvus==2.3.5
 	touch $@
 
+$(NETWORKS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(NETWORKS)
+	$(NETWORKS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images,text,timm,open-clip,sentence-transformers,model2vec,onnx,test]' onnx
+	touch $@
+
 $(OLDEST)/.ready: pyproject.toml tests/oldest.py
 	$(PYTHON) -m venv $(OLDEST)
 	$(PYTHON) tests/oldest.py $(OLDEST_EXTRAS) > $(OLDEST)/oldest.txt
@@ -121,4 +132,4 @@ $(OLDEST)/.ready: pyproject.toml tests/oldest.py
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(MILVUS) $(OLDEST) build dist site demo artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(MILVUS) $(OLDEST) $(NETWORKS) build dist site demo artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -27,6 +27,6 @@ def requirements(extra):
 if __name__ == "__main__":
     listed = [*project["dependencies"], *(r for extra in sys.argv[1:] for r in requirements(extra))]
     for requirement in dict.fromkeys(listed):
-        found = re.match(r"([\w.-]+)(?:\[.*?\])?>=([\d.]+)", requirement)
+        found = re.match(r"([\w.-]+)(?:\[.*?\])?>=([\w.]+)", requirement)
         if found:
             print(f"{found[1]}=={found[2]}")

@@ -230,7 +230,7 @@ def read_extracted(path: StrPath) -> Rows:
         if y.dtype.kind == "U" and (empty := int(np.sum(y == ""))):
             raise InputError(
                 f"{empty} of {len(y)} rows have no label in y; put every image into a sub-folder "
-                "named after its class before `bridgehash extract`"
+                "named after its class before `bridgehash extract`, or give texts a --labels-column"
             )
     return x.astype(np.float64), y
 

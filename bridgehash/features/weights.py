@@ -1,8 +1,8 @@
 """Weight files of networks: which ones are known, by their SHA-256.
 
-A weight file is a pickle, and a wrong one gives wrong features without any error. So the files of
-the weight packages and of torchvision are compared with a recorded checksum before they are loaded.
-A file that the user names is loaded as it is, by torch's restricted unpickler.
+Many weight files are pickles, and a wrong one gives wrong features without any error. So the files
+of the weight packages and of torchvision are compared with a recorded checksum before they are
+loaded. A file that the user names is loaded as it is, by torch's restricted unpickler.
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ SHA256 = {
     ),
     "efficientnet-lite2-9656183e.pth": (
         "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d"
+    ),
+    "l2_supercat_256.safetensors": (
+        "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5"
+    ),
+    "l2_supercat_tokenizer_config.json": (
+        "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68"
     ),
     "resnet50-0676ba61.pth": "0676ba61b6795bbe1773cffd859882e5e297624d384b6993f7c9e683e722fb8a",
     "vgg16-397923af.pth": "397923af8e79cdbb6a7127f12361acd7a2f83e06b05044ddf496e83de57a5bf0",

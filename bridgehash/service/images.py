@@ -29,6 +29,8 @@ class ImageReader:
     def __init__(self, backbone: str) -> None:
         self.name = backbone
         found = find_backbone(backbone)
+        if found.reads != "image":
+            raise InputError(f"{backbone!r} reads texts; choose a backbone of images", "backbone")
         self.dimension = found.dimension
         self._shape = (found.input_size, found.input_size, 3)
         self._features: Features = found.load(ExtractSettings())

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from PIL import Image
 
 from bridgehash import features
 from bridgehash.cli import extract as command
-from bridgehash.features import BACKBONES
+from bridgehash.features import BACKBONES, LOADERS
 from bridgehash.features import extract as extract_features
 
 Run = Callable[..., Any]
@@ -92,8 +93,9 @@ def test_the_backbones_are_listed(run: Run) -> None:
     ended = run("extract --list")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
-    assert lines[0].split() == ["backbone", "features", "pixels", "needs"]
-    assert [line.split()[0] for line in lines[1:]] == list(BACKBONES)
+    assert lines[0].split() == ["backbone", "reads", "features", "pixels", "needs"]
+    patterns = [loader.pattern for loader in LOADERS.values()]
+    assert [line.split()[0] for line in lines[1:]] == [*BACKBONES, *patterns]
     assert "1280" in lines[1]
 
 
@@ -103,7 +105,7 @@ def test_mistakes_are_one_line(pics: Path, refused: Refused) -> None:
     for name in ("a.png", "b.png"):
         (Path("bad") / name).touch()
     for line, reason in [
-        ("extract", "Missing argument 'FOLDER'"),
+        ("extract", "Missing argument 'INPUT'"),
         ("extract pics --out new.npz", "Missing option '--backbone'"),
         (EXTRACT.replace("pics", "nowhere"), "nowhere: "),
         (EXTRACT.replace("pics", "source.npy"), "source.npy: "),
@@ -117,6 +119,32 @@ def test_mistakes_are_one_line(pics: Path, refused: Refused) -> None:
         (EXTRACT + " --weights vgg.pth", "gist"),
     ]:
         assert reason in refused(line)
+
+
+def test_texts_are_counted_and_skipped_rows_listed(folder: Path, run: Run) -> None:
+    if find_spec("wordllama") is None:  # importing it would configure logging
+        pytest.skip("no model: pip install 'bridgehash[text]'")
+    Path("t.csv").write_text("title,kind\na shirt,clothes\n,clothes\na car,cars\n")
+    ended = run("extract t.csv:title --backbone wordllama --labels-column kind --out new.npz")
+    assert ended.code == 0
+    assert "texts     2 texts of 2 classes, 1 unreadable" in ended.out
+    assert "wordllama, 256 features per text" in ended.out
+    assert ended.err == "note: row 1: skipped, cannot be read (empty, or not a text)\n"
+
+
+def test_mistakes_about_texts_are_one_line(pics: Path, refused: Refused) -> None:
+    Path("t.csv").write_text("title\na shirt\n")
+    line = "extract t.csv:title --backbone wordllama --out new.npz"
+    for wrong, reason in [
+        (line.replace(":title", ""), "t.csv: which column holds the texts?"),
+        (line.replace(":title", ":name"), "t.csv: has no column 'name'; its columns are title"),
+        (line.replace("t.csv:title", "pics"), "wordllama reads texts, not images; give a file of"),
+        (line.replace("wordllama", "gist"), "gist reads images, not texts; give a folder of im"),
+        (line.replace("wordllama", "tim:x"), "unknown prefix 'tim'; did you mean 'timm'?"),
+        (line + " --device cuda", "wordllama includes its weights and runs on the CPU"),
+        (EXTRACT + " --labels-column kind", "--labels-column: is for a file of texts"),
+    ]:
+        assert reason in refused(wrong)
 
 
 @pytest.mark.parametrize("package", ["PIL", "skimage", "torch"])

@@ -23,7 +23,7 @@ from bridgehash._core.journal import Journal, read_journal
 from bridgehash.features import BACKBONES, extract, gist, list_images, read_header, read_image
 from bridgehash.features.backbones import ExtractSettings
 
-module = importlib.import_module("bridgehash.features.extract")
+module = importlib.import_module("bridgehash.features.samples")
 
 STOPPED = """
 import sys, time
@@ -79,7 +79,7 @@ def test_the_file_holds_rows_classes_and_ids(images: Path, out: Path) -> None:
         "dimension": 512,
         "unreadable": [],
     }
-    assert done == (out, (7, 512), 3, 0, ())
+    assert done == (out, (7, 512), 3, 0, (), "image")
     assert left(out) == ["x.npz"]
 
 

@@ -60,6 +60,7 @@ def test_files_that_do_not_belong_together_are_rejected(refused, folder):
         (PAIR + " --images none", "folder not found"),
         (PAIR + " --backbone gist", "its queries have 5 features, but gist makes 512"),
         (PAIR + " --backbone gits", "did you mean 'gist'"),
+        (PAIR + " --backbone wordllama", "'wordllama' reads texts; choose a backbone of images"),
         (PAIR + " --model model.bh", "--index: given 1 times for 2 models"),
         (f"{PAIR} {PAIR}", "a second index named photos"),
         (
