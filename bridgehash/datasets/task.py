@@ -220,7 +220,9 @@ class TaskSpec:
             and DataView("test", self.source.feature) in self._set.views
         ):
             X_query, Z_query, y_query = self._pairs_of("test", folder, unit_rows)
-        ids, query_ids = class_ids(y, y_query)
+        ids, query_ids = class_ids(
+            check_labels(y, len(X), "y"), check_labels(y_query, len(X_query), "y")
+        )
         assert ids is not None
         assert query_ids is not None
         return PairedTask(X, Z, ids, X_query, Z_query, query_ids)
@@ -232,7 +234,7 @@ class TaskSpec:
         (X, y), (Z, y_other) = (self._set.load(view, folder, unit_rows=unit_rows) for view in views)
         if not np.array_equal(y, y_other):
             raise InputError(f"{self}: the labels of both views differ, so rows are not pairs")
-        return X, Z, check_labels(y, len(X), "y")
+        return X, Z, y
 
     def checksums(self, folder: StrPath | None = None) -> dict[str, str]:
         """Return the SHA-256 of the files that `load` reads, by name."""
