@@ -246,7 +246,6 @@ def main() -> None:
                     values = [score[column] for score in scores]
                     recorder.add(values, protocol.data, protocol.name, method, bits, column)
             console.print(shown(protocol, bits, runs, len(seeds)))
-            recorder.write()
     recorder.write()
 
 
