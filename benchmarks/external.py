@@ -226,6 +226,9 @@ def main() -> None:
     options = parser.parse_args()
     if not DATA.is_dir():
         parser.exit(2, f"Data pack not found: {DATA}; set BRIDGEHASH_DATA\n")
+    for option, known in (("tables", tables), ("methods", METHODS)):
+        if unknown := set(getattr(options, option).split(",")) - set(known):
+            parser.error(f"--{option}: unknown {', '.join(unknown)}; choose of {', '.join(known)}")
     chosen = [p for p in PROTOCOLS if p.data in options.tables.split(",")]
     seeds = range(options.first_split, options.first_split + options.splits)
     files = (DATASETS[protocol.data].file for protocol in chosen)
