@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-browser test-slow test-oldest test-milvus test-networks check levels compared cifar choices \
-	probes examples pairs signs benchmark search load hostile docs tables docs-outputs format clean
+.PHONY: demo test test-browser test-slow test-oldest test-milvus test-networks check levels \
+	compared external cifar choices probes examples pairs signs benchmark search load hostile docs \
+	tables docs-outputs format clean
 
 demo: $(READY)
 	$(BIN)/bridgehash demo --out demo
@@ -73,6 +74,9 @@ examples: $(READY)
 
 pairs: $(READY)
 	$(BIN)/python benchmarks/pairs.py --record $(RECORDS)/pairs.json
+
+external: $(READY)
+	$(BIN)/python benchmarks/external.py --record $(RECORDS)/external.json
 
 signs: $(READY)
 	$(BIN)/python benchmarks/pca_signs.py

@@ -33,8 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bridgehash import ATH, ITQ, Procrustes, RidgeMap, UnitRows
-from bridgehash.codes import hamming
-from bridgehash.metrics import DistanceHistogram, mean_average_precision, recall_at
+from bridgehash.metrics import distance_histogram, mean_average_precision, recall_of_neighbors
 
 TASKS = {  # file, rows, old model, new model
     "photo": ("pacs.npz", "photo", "mobilenet_v1", "effnet_lite0"),
@@ -60,8 +59,7 @@ class Split:
 
     catalogue: tuple[NDArray[Any], NDArray[Any]]  # by the old model, by the new model
     queries: tuple[NDArray[Any], NDArray[Any]]
-    near: NDArray[np.bool_]  # (queries, catalogue): among the ten nearest of the old model
-    same: NDArray[np.bool_]  # of one class
+    classes: tuple[NDArray[Any], NDArray[Any]]  # of catalogue and queries
     paired: NDArray[np.intp]
 
     @classmethod
@@ -76,10 +74,8 @@ class Split:
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(y))
         q, c = order[:N_QUERIES], order[N_QUERIES:]
-        cosines = X[0][q] @ X[0][c].T
-        near = cosines >= -np.partition(-cosines, N_NEAREST - 1, axis=1)[:, [N_NEAREST - 1]]
         paired = rng.permutation(len(c))[:n_pairs]
-        return cls((X[0][c], X[1][c]), (X[0][q], X[1][q]), near, y[q][:, None] == y[c], paired)
+        return cls((X[0][c], X[1][c]), (X[0][q], X[1][q]), (y[c], y[q]), paired)
 
     def fitted(self, hasher: Any, case: str) -> Codes:
         """Return the codes of a method that learns from the pairs."""
@@ -99,20 +95,12 @@ class Split:
 
     def scores(self, codes: Codes, bits: int) -> tuple[float, float]:
         """Return recall and map, both from 0 to 1."""
-        D = hamming(codes[1], codes[0])
+        pair, classes = codes[::-1], self.classes[::-1]  # queries first
+        old = self.queries[0], self.catalogue[0]
         return (
-            recall_at(histogram(D, self.near, bits), N_NEAREST),
-            mean_average_precision(histogram(D, self.same, bits)),
+            recall_of_neighbors(*pair, *old, n_bits=bits, k=N_NEAREST),
+            mean_average_precision(distance_histogram(*pair, *classes, n_bits=bits)),
         )
-
-
-def histogram(D: NDArray[Any], relevant: NDArray[np.bool_], bits: int) -> DistanceHistogram:
-    """Count items and relevant items at each distance, for any relevance."""
-    levels = range(bits + 1)
-    total = np.stack([(d == D).sum(axis=1) for d in levels], axis=1)
-    return DistanceHistogram(
-        total, np.stack([((d == D) & relevant).sum(axis=1) for d in levels], axis=1)
-    )
 
 
 def scores(

@@ -147,7 +147,21 @@ from .baselines import (
 )
 from .index import HammingIndex as HammingIndex
 from .index import IndexStore as IndexStore
-from .metrics import evaluate as evaluate
+from .metrics import (
+    evaluate as evaluate,
+)
+from .metrics import (
+    foscttm as foscttm,
+)
+from .metrics import (
+    label_transfer_accuracy as label_transfer_accuracy,
+)
+from .metrics import (
+    ndcg_at as ndcg_at,
+)
+from .metrics import (
+    recall_of_neighbors as recall_of_neighbors,
+)
 from .models import (
     AnchorKernel as AnchorKernel,
 )

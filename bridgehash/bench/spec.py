@@ -136,6 +136,10 @@ def _files(folder: str, suffix: str) -> list[str]:
     return sorted(item.name for item in items if item.name.endswith(suffix))
 
 
+def _tables_of_the_paper() -> list[str]:
+    return [name for name in _files("paper", ".csv") if name.startswith("table_")]
+
+
 def load_suite(name: str) -> Suite:
     """Return a suite of the package by name, or one from a TOML file."""
     if name.endswith(".toml"):
@@ -242,7 +246,7 @@ def _check_choices(suite: Suite) -> None:
         ("metric", suite.metrics, METRICS),
         ("extra", suite.extras, EXTRAS),
         ("figure", (suite.figure,) if suite.figure else (), FIGURES),
-        ("published table", (suite.paper,) if suite.paper else (), _files("paper", ".csv")),
+        ("published table", (suite.paper,) if suite.paper else (), _tables_of_the_paper()),
     ):
         for name in chosen:
             if name not in known:

@@ -4,7 +4,7 @@ from .dataset import DataSet, DataSource, DataView, read_extracted
 from .digits import DigitDomains, DigitImages, digit_domains
 from .files import DataFile, checksum
 from .registry import DATASETS
-from .task import TaskSpec, TransferTask, parse_task, task_from_files
+from .task import PairedTask, TaskSpec, TransferTask, parse_task, task_from_files
 
 __all__ = [
     "DATASETS",
@@ -14,6 +14,7 @@ __all__ = [
     "DataView",
     "DigitDomains",
     "DigitImages",
+    "PairedTask",
     "TaskSpec",
     "TransferTask",
     "checksum",

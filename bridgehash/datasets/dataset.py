@@ -34,7 +34,7 @@ BACKBONES = {  # features that `bridgehash extract` computes, and its names for 
     "resnet50": "resnet50",
     "vgg16": "vgg16",
 }
-ALONE = "all"  # the domain of a set that has only one; not part of the names of its arrays
+ALONE = "all"  # all rows of a set; if they are its only domain, not part of the names of its arrays
 
 
 class RowCache:
@@ -113,7 +113,9 @@ class DataSource:
 
 def named_arrays(arrays: Mapping[str, NDArray[Any]], view: DataView) -> Rows:
     """Return `<domain>_<feature>`, times `<feature>_scale` if there is one, and `<domain>_y`."""
-    prefix = "" if view.domain == ALONE else f"{view.domain}_"
+    prefix = f"{view.domain}_"
+    if view.domain == ALONE and f"{prefix}y" not in arrays:
+        prefix = ""
     X = arrays[f"{prefix}{view.feature}"].astype(np.float64)
     if (scale := f"{view.feature}_scale") in arrays:
         X *= float(arrays[scale])

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from .dataset import ALONE, DataSet, DataView, views
 from .decaf import DECAF
+from .external import EXTERNAL
 from .files import DataFile
 from .mnist_usps import MNIST_USPS
 
@@ -136,5 +137,15 @@ _OWN = DataSet(
     n_queries=None,
 )
 
-_ALL = (_OFFICE_CALTECH10, _PACS, MNIST_USPS, _CIFAR10, _OFFICE_HOME, _VISDA2017, _SUN397, _OWN)
+_ALL = (
+    _OFFICE_CALTECH10,
+    _PACS,
+    MNIST_USPS,
+    _CIFAR10,
+    _OFFICE_HOME,
+    _VISDA2017,
+    _SUN397,
+    *EXTERNAL,
+    _OWN,
+)
 DATASETS: Mapping[str, DataSet] = {dataset.name: dataset for dataset in _ALL}

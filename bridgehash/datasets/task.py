@@ -8,6 +8,9 @@ its training rows are both source and target.
 random half of its rows is the source, the other half the target. `@500` at the end keeps 500
 training rows per domain. `own/photos.vgg16-sketches.gist` reads the user's feature files
 `own/photos.vgg16.npz` and `own/sketches.gist.npz`.
+
+Of one domain seen by two models, `load_pairs` returns all rows instead, as known pairs, and the
+official test rows as queries: `parse_task("wiki/train.sift128-train.lda10").load_pairs()`.
 """
 
 from __future__ import annotations
@@ -124,6 +127,22 @@ class TransferTask:
 
 
 @dataclass(frozen=True)
+class PairedTask:
+    """Items described by two views: row i of X and row i of Z are the same item.
+
+    X is the first view of the task, Z the second. The queries are the official test rows of the
+    data set. A set without an official split has none: the arrays have no rows.
+    """
+
+    X_train: Array
+    Z_train: Array
+    y_train: NDArray[np.intp]
+    X_query: Array
+    Z_query: Array
+    y_query: NDArray[np.intp]
+
+
+@dataclass(frozen=True)
 class TaskSpec:
     """A task by name: two views of a data set, or one, and the number of training rows."""
 
@@ -183,6 +202,39 @@ class TaskSpec:
         return TransferTask.split(
             X_s, y_s, X_t, y_t, n_queries=n_queries, n_train=self.n_train, seed=seed
         )
+
+    def load_pairs(self, folder: StrPath | None = None, *, unit_rows: bool = False) -> PairedTask:
+        """Return all rows of one domain in both views, as pairs; `n_train` is not used.
+
+        The domain `train` comes with the rows of `test` as queries. Arrays may be read-only.
+        """
+        if self.source.domain != self.target.domain:
+            raise InputError(
+                f"{self}: the rows of {self.source.domain} and {self.target.domain} are not "
+                "pairs; name two features of one domain"
+            )
+        X, Z, y = self._pairs_of(self.source.domain, folder, unit_rows)
+        X_query, Z_query, y_query = X[:0], Z[:0], y[:0]
+        if (
+            self.source.domain == "train"
+            and DataView("test", self.source.feature) in self._set.views
+        ):
+            X_query, Z_query, y_query = self._pairs_of("test", folder, unit_rows)
+        ids, query_ids = class_ids(
+            check_labels(y, len(X), "y"), check_labels(y_query, len(X_query), "y")
+        )
+        assert ids is not None
+        assert query_ids is not None
+        return PairedTask(X, Z, ids, X_query, Z_query, query_ids)
+
+    def _pairs_of(
+        self, domain: str, folder: StrPath | None, unit_rows: bool
+    ) -> tuple[Array, Array, NDArray[Any]]:
+        views = (DataView(domain, view.feature) for view in (self.source, self.target))
+        (X, y), (Z, y_other) = (self._set.load(view, folder, unit_rows=unit_rows) for view in views)
+        if not np.array_equal(y, y_other):
+            raise InputError(f"{self}: the labels of both views differ, so rows are not pairs")
+        return X, Z, y
 
     def checksums(self, folder: StrPath | None = None) -> dict[str, str]:
         """Return the SHA-256 of the files that `load` reads, by name."""

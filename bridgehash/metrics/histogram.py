@@ -88,8 +88,8 @@ def distance_histogram(
     """
     codes_query = _checked_codes(codes_query, "codes_query", n_bits)
     codes_database = _checked_codes(codes_database, "codes_database", n_bits)
-    y_query = _checked_labels(y_query, "y_query", len(codes_query))
-    y_database = _checked_labels(y_database, "y_database", len(codes_database))
+    y_query = checked_labels(y_query, "y_query", len(codes_query))
+    y_database = checked_labels(y_database, "y_database", len(codes_database))
 
     by_label = np.argsort(y_database, kind="stable")  # each class becomes one range of columns
     first, last = (np.searchsorted(y_database[by_label], y_query, s) for s in ("left", "right"))
@@ -132,7 +132,8 @@ def _checked_codes(codes: ArrayLike, name: str, n_bits: int) -> NDArray[np.uint8
     return codes
 
 
-def _checked_labels(y: ArrayLike, name: str, n_rows: int) -> NDArray[np.int64]:
+def checked_labels(y: ArrayLike, name: str, n_rows: int) -> NDArray[np.int64]:
+    """Return labels as integers, one per row."""
     y = np.asarray(y)
     if y.shape != (n_rows,):
         raise InputError(f"has shape {y.shape}; give one label per row, shape ({n_rows},)", name)

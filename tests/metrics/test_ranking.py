@@ -14,6 +14,7 @@ from bridgehash.metrics import (
     average_precision,
     distance_histogram,
     mean_average_precision,
+    ndcg_at,
     precision_at,
     recall_at,
 )
@@ -43,6 +44,15 @@ def plain_average_precision(ranked):
     """(1/R) Σ_k [item k relevant] precision@k."""
     precisions = [ranked[: k + 1].mean() for k in range(len(ranked)) if ranked[k]]
     return np.mean(precisions) if precisions else 0.0
+
+
+def plain_ndcg(ranked, k):
+    """Gains of the first k, divided by those of the best order."""
+    gains = [
+        sum(1 / np.log2(j + 2) for j in np.flatnonzero(r[:k]))
+        for r in (ranked, np.sort(ranked)[::-1])
+    ]
+    return gains[0] / gains[1] if gains[1] else 0.0
 
 
 def looped_average_precision(total, relevant):
@@ -89,6 +99,14 @@ def test_scores_are_means_over_all_orders_of_the_database(retrieval_case, seed):
     hist = build(case)
     np.testing.assert_allclose(average_precision(hist), ap, atol=1e-12)
     np.testing.assert_allclose(mean_average_precision(hist), np.mean(ap), atol=1e-12)
+    for top in (2, 4, 9):
+        first = ranked[:, :, :top]
+        ap = [np.mean([plain_average_precision(row) for row in orders]) for orders in first]
+        np.testing.assert_allclose(average_precision(hist, top=top), ap, atol=1e-12)
+        np.testing.assert_allclose(mean_average_precision(hist, top=top), np.mean(ap), atol=1e-12)
+    ndcg = [np.mean([plain_ndcg(row, 3) for row in orders]) for orders in ranked]
+    np.testing.assert_allclose(ndcg_at(hist, 3), np.mean(ndcg), atol=1e-12)
+    np.testing.assert_allclose(ndcg_at(hist, [3, 2])[0], np.mean(ndcg), atol=1e-12)
     np.testing.assert_allclose(precision_at(hist, ks), (hits / ks).mean(axis=0), atol=1e-12)
     expected = recalls.mean(axis=0) if defined.any() else np.zeros(n_database)
     np.testing.assert_allclose(recall_at(hist, ks), expected, atol=1e-12)
