@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: demo test test-browser test-slow test-oldest test-milvus check levels compared cifar choices \
-	probes examples pairs signs benchmark search load hostile docs tables docs-outputs format clean
+	probes examples pairs crossmodal signs benchmark search load hostile docs tables docs-outputs format clean
 
 demo: $(READY)
 	$(BIN)/bridgehash demo --out demo
@@ -67,6 +67,9 @@ examples: $(READY)
 
 pairs: $(READY)
 	$(BIN)/python benchmarks/pairs.py --record $(RECORDS)/pairs.json
+
+crossmodal: $(READY)
+	$(BIN)/python benchmarks/crossmodal.py --record $(RECORDS)/crossmodal.json
 
 signs: $(READY)
 	$(BIN)/python benchmarks/pca_signs.py
