@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
 
-from .._core.linalg import Array, RidgeSolver, SPDSolver
+from .._core.linalg import Array, SPDSolver, row_space
 from .._core.validation import Flag, Range, Rules
 from ..models.base import N_BITS, About, Ids
 from ._views import BasePairedHasher, Learned, Views, squared_norm
@@ -85,40 +86,63 @@ class CMFH(BasePairedHasher):
     def _learn_codes(
         self, X: Array, Y: Array, y: Ids | None, rng: np.random.RandomState
     ) -> Learned:
+        (X, back_s), (Y, back_t) = row_space(X), row_space(Y)
         V = rng.uniform(size=(len(X), self.n_bits))
-        regress = [RidgeSolver(Z, self.ridge / self.fit_weight) for Z in (X, Y)]
-        return self._alternate((X, Y), V, [solve(V) for solve in regress], regress)
+        learned = self._alternate((X, Y), V)
+        return learned._replace(
+            P_source=back_s(learned.P_source), P_target=back_t(learned.P_target)
+        )
 
-    def _alternate(
-        self, views: Views, V: Array, Ps: list[Array], regress: list[RidgeSolver]
-    ) -> Learned:
-        """Minimise the objective in turns from factors V and projections P_k."""
+    def _alternate(self, views: Views, V: Array, Ps: Sequence[Array] | None = None) -> Learned:
+        """Minimise the objective in turns from factors V, and projections P_k if given.
+
+        After one step V = X_s T_s + X_t T_t, so XᵀV and VᵀV follow from the Gram matrix of both
+        domains, and the cost of a round does not depend on the number of pairs.
+        """
+        Z, cut = np.hstack(views), views[0].shape[1]
+        K = Z.T @ Z
+        parts = slice(0, cut), slice(cut, None)
+        solvers = [SPDSolver(K[part, part].copy(), self.ridge / self.fit_weight) for part in parts]
+        M, N = Z.T @ V, V.T @ V
+        Ps = Ps or [solve(M[part]) for solve, part in zip(solvers, parts, strict=True)]
         objective: list[float] = []
         for _ in range(self.max_iter):
-            factor = SPDSolver(V.T @ V, self.ridge)
-            Us = [factor(V.T @ X) for X in views]
-            V = self._factors(views, Us, Ps)
-            Ps = [solve(V) for solve in regress]
-            objective.append(self._objective(views, V, Us, Ps))
+            U = SPDSolver(N.copy(), self.ridge)(M.T)
+            Us = [U[:, part] for part in parts]
+            T = self._factors(Us, Ps)
+            M = K @ T
+            N = T.T @ M
+            Ps = [solve(M[part]) for solve, part in zip(solvers, parts, strict=True)]
+            moments = [(K[part, part], M[part]) for part in parts]
+            objective.append(self._objective(moments, N, Us, Ps))
             if len(objective) > 1 and objective[-2] - objective[-1] < self.tol * objective[-2]:
                 break
-        return Learned(Ps[0], Ps[1], V - V.mean(axis=0), objective)
+        return Learned(Ps[0], Ps[1], Z @ T, objective)
 
     @property
     def _weights(self) -> tuple[float, float]:
         return self.source_weight, 1.0 - self.source_weight
 
-    def _factors(self, views: Views, Us: list[Array], Ps: list[Array]) -> Array:
-        """V-step: Σ λ_k X_k(U_kᵀ + μP_k) = V (Σ λ_k U_kU_kᵀ + (μ + γ) I)."""
-        C, Q = np.zeros((self.n_bits, self.n_bits)), np.zeros((len(views[0]), self.n_bits))
-        for weight, X, U, P in zip(self._weights, views, Us, Ps, strict=True):
+    def _factors(self, Us: Sequence[Array], Ps: Sequence[Array]) -> Array:
+        """V-step: V (Σ λ_k U_kU_kᵀ + (μ + γ) I) = Σ λ_k X_k(U_kᵀ + μP_k); return T of V = ZT."""
+        C, Q = np.zeros((self.n_bits, self.n_bits)), []
+        for weight, U, P in zip(self._weights, Us, Ps, strict=True):
             C += weight * U @ U.T
-            Q += weight * X @ (U.T + self.fit_weight * P)
-        return SPDSolver(C, self.fit_weight + self.ridge)(Q.T).T
+            Q.append(weight * (U.T + self.fit_weight * P))
+        return SPDSolver(C, self.fit_weight + self.ridge)(np.vstack(Q).T).T
 
-    def _objective(self, views: Views, V: Array, Us: list[Array], Ps: list[Array]) -> float:
-        total = self.ridge * squared_norm(V)
-        for weight, X, U, P in zip(self._weights, views, Us, Ps, strict=True):
-            loss = squared_norm(X - V @ U) + self.fit_weight * squared_norm(V - X @ P)
+    def _objective(
+        self,
+        moments: Sequence[tuple[Array, Array]],
+        N: Array,
+        Us: Sequence[Array],
+        Ps: Sequence[Array],
+    ) -> float:
+        """Return the objective from XᵀX and XᵀV of each domain, and N = VᵀV."""
+        total = self.ridge * float(np.trace(N))
+        for weight, (K, M), U, P in zip(self._weights, moments, Us, Ps, strict=True):
+            rebuilt = np.trace(K) - 2.0 * np.vdot(U, M.T) + np.vdot(U, N @ U)
+            fit = np.trace(N) - 2.0 * np.vdot(M, P) + np.vdot(P, K @ P)
+            loss = float(rebuilt + self.fit_weight * fit)
             total += weight * (loss + self.ridge * (squared_norm(U) + squared_norm(P)))
         return total
