@@ -1,4 +1,4 @@
-"""CCA-ITQ: canonical directions of pairs, rotated by ITQ (Gong & Lazebnik et al., TPAMI 2013)."""
+"""CCA-ITQ: canonical directions of pairs, rotated by ITQ (Gong et al., TPAMI 35(12), 2013)."""
 
 from __future__ import annotations
 
