@@ -69,7 +69,6 @@ class CycleConsistency:
             scores.append(similarity / own if own > 0 else 0.0)
         return sum(scores) / 2.0
 
-
 def best_lam(score: Callable[[float], float]) -> float:
     """Return the λ of the highest score: from 0.7, halved or doubled as long as the score rises.
 
