@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: demo test test-browser test-slow test-oldest test-milvus test-networks check levels \
-	compared external cifar choices probes examples pairs signs benchmark search load hostile docs \
-	tables docs-outputs format clean
+	compared crossmodal external cifar choices probes examples pairs signs benchmark search load \
+	hostile docs tables docs-outputs format clean
 
 demo: $(READY)
 	$(BIN)/bridgehash demo --out demo
@@ -77,6 +77,9 @@ pairs: $(READY)
 
 external: $(READY)
 	$(BIN)/python benchmarks/external.py --record $(RECORDS)/external.json
+
+crossmodal: $(READY)
+	$(BIN)/python benchmarks/crossmodal.py --record $(RECORDS)/crossmodal.json
 
 signs: $(READY)
 	$(BIN)/python benchmarks/pca_signs.py

@@ -83,10 +83,19 @@ from .ath import (
     StructuralStart as StructuralStart,
 )
 from .baselines import (
+    CCAITQ as CCAITQ,
+)
+from .baselines import (
+    CMFH as CMFH,
+)
+from .baselines import (
     DPLM as DPLM,
 )
 from .baselines import (
     FSDH as FSDH,
+)
+from .baselines import (
+    FSH as FSH,
 )
 from .baselines import (
     GTH as GTH,
@@ -111,6 +120,12 @@ from .baselines import (
 )
 from .baselines import (
     SCDH as SCDH,
+)
+from .baselines import (
+    SCM as SCM,
+)
+from .baselines import (
+    SCRATCH as SCRATCH,
 )
 from .baselines import (
     SDH as SDH,

@@ -140,6 +140,11 @@ METHODS: dict[str, Method] = {  # one line per method
     "scdh": _method(baselines.SCDH),
     "ridge-map": _method(baselines.RidgeMap),
     "procrustes": _method(baselines.Procrustes),
+    "cca-itq": _method(baselines.CCAITQ),
+    "cmfh": _method(baselines.CMFH),
+    "fsh": _method(baselines.FSH),
+    "scm": _method(baselines.SCM),
+    "scratch": _method(baselines.SCRATCH),
 }
 
 

@@ -12,8 +12,11 @@ from scipy.stats import ortho_group
 
 from bridgehash import (
     ATH,
+    CCAITQ,
+    CMFH,
     DPLM,
     FSDH,
+    FSH,
     GTH,
     ITQ,
     KSH,
@@ -22,6 +25,8 @@ from bridgehash import (
     PSCA,
     PWCF,
     SCDH,
+    SCM,
+    SCRATCH,
     SDH,
     SH,
     SHSR,
@@ -191,6 +196,11 @@ METHODS = {
     "prototype-bank": _method(PrototypeBank, labels=SOURCE),
     "ridge-map": _paired(RidgeMap),
     "procrustes": _paired(Procrustes),
+    "cca-itq": _paired(CCAITQ),
+    "cmfh": _paired(CMFH),
+    "fsh": _paired(FSH),
+    "scm": Method(lambda **parameters: SCM(**({"n_bits": N_BITS} | parameters)), BOTH),
+    "scratch": replace(_paired(SCRATCH), labels=SOURCE),
 }
 # One method per base class and per feature map, for behaviour that comes from these.
 REPRESENTATIVES = (

@@ -250,10 +250,16 @@ def itq_rotation(V: Array, R: Array, n_iter: int = 50) -> Array:
     """
     xp = array_namespace(V)
     for _ in range(n_iter):
-        C = V.T @ (2.0 * xp.astype(V @ R > 0, V.dtype) - 1.0)
-        # In the null space of C, for example for two equal bits, R is kept; else rounding decides.
-        R = procrustes(C + _INERTIA * float(xp.max(xp.abs(C))) * R)
+        R = turned(R, V.T @ (2.0 * xp.astype(V @ R > 0, V.dtype) - 1.0))
     return R
+
+
+def turned(R: Array, C: Array) -> Array:
+    """Return the rotation closest to C; in the null space of C, R is kept.
+
+    C has a null space if, for example, two bits are equal. Without R, rounding would decide there.
+    """
+    return procrustes(C + _INERTIA * float(array_namespace(C).max(abs(C))) * R)
 
 
 def row_space(X: Array) -> tuple[Array, Callable[[Array], Array]]:

@@ -7,13 +7,13 @@ the new space to the old one on rows known in both, and search the old codes wit
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_random_state
 
-from .._core.errors import InputError
 from .._core.linalg import Array, RidgeSolver, procrustes
 from .._core.validation import Flag, Range, Rules
 from ..models.base import N_BITS, About, BaseTransferHasher, TrainingData
@@ -47,17 +47,14 @@ class BaseMappedITQ(BaseTransferHasher):
         self.random_state = random_state
 
     def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
-        if data.pairs is None or len(data.pairs) < 2:
-            n = 0 if data.pairs is None else len(data.pairs)
-            raise InputError(f"{n} given; {type(self).__name__} needs at least 2", "pairs")
         maps_s, X_s = unit_row_map(data.X_source, self.unit_rows)
         maps_t, X_t = unit_row_map(data.X_target, self.unit_rows)
+        paired = replace(data, X_source=X_s, X_target=X_t).paired_rows(type(self).__name__)
         mean = X_s.mean(axis=0)
         rng = check_random_state(self.random_state)
         A = itq_projection(X_s - mean, self.n_bits, self.max_iter, rng)
-        paired_s, paired_t = X_s[data.pairs[:, 0]], X_t[data.pairs[:, 1]]
-        mean_s, mean_t = paired_s.mean(axis=0), paired_t.mean(axis=0)
-        M = self._learn_map(paired_t - mean_t, paired_s - mean_s)
+        mean_s, mean_t = (rows.mean(axis=0) for rows in paired)
+        M = self._learn_map(paired[1] - mean_t, paired[0] - mean_s)
         return (
             LinearEncoder(A, mean, maps=maps_s),
             LinearEncoder(M @ A, mean_t, maps=maps_t, intercept=(mean_s - mean) @ A),

@@ -178,6 +178,13 @@ class TrainingData:
         X_s, X_t = like(self.X_source, reference), like(self.X_target, reference)
         return replace(self, X_source=X_s, X_target=X_t)
 
+    def paired_rows(self, method: str) -> tuple[Array, Array]:
+        """Return the rows of the pairs in the source and in the target."""
+        if self.pairs is None or len(self.pairs) < 2:
+            n = 0 if self.pairs is None else len(self.pairs)
+            raise InputError(f"{n} given; {method} needs at least 2", "pairs")
+        return self.X_source[self.pairs[:, 0]], self.X_target[self.pairs[:, 1]]
+
     def labelled_source(self, method: str) -> tuple[Array, Ids]:
         """Return the source rows of known class, and their classes as ids 0 to c - 1."""
         if self.y_source is None:
