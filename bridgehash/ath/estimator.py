@@ -118,7 +118,7 @@ class ATH(BaseTransferHasher):
         the target if there is one feature space.
     step_order : "ABW" or "BWA", default="ABW"
         Order of the steps in an iteration: that of Algorithm 1, or that of the authors' script.
-    max_iter : int, default=100
+    max_iter : int, default=300
         Maximum number of iterations of Algorithm 1.
     tol : float, default=1e-3
         Stop when the relative change of the objective is smaller.
@@ -215,7 +215,7 @@ class ATH(BaseTransferHasher):
         start_scale: float | None = 1.0,
         source_encoder: Literal["own", "target", "auto"] = "own",
         step_order: Literal["ABW", "BWA"] = "ABW",
-        max_iter: int = 100,
+        max_iter: int = 300,
         tol: float = 1e-3,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
