@@ -159,7 +159,7 @@ print(peak() - before)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("limit", ["420MiB", "700MiB"])
+@pytest.mark.parametrize("limit", ["650MiB", "900MiB"])
 def test_a_limit_is_kept(tmp_path, limit):
     rng = np.random.default_rng(0)
     for name, n in (("source", 60_000), ("target", 30_000)):

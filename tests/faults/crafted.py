@@ -281,7 +281,8 @@ DOMAINS = ("source", "target")
 def formula(encoder, X):
     """Maps, then ((φ(x) - mean) / scale) @ projection + intercept, in float64."""
     for each in encoder.maps:
-        X = np.asarray(each.transform(X), dtype=np.float64)
+        with np.errstate(over="ignore"):  # exp(-inf) is 0
+            X = np.asarray(each.transform(X), dtype=np.float64)
     P = np.asarray(encoder.projection, dtype=np.float64)
     H = X @ (P / encoder.scale) - encoder.mean.astype(np.float64) @ (P / encoder.scale)
     return H if encoder.intercept is None else H + encoder.intercept
