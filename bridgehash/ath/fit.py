@@ -36,7 +36,7 @@ from ..models.encoder import LinearEncoder
 from ..models.feature_maps import UnitRows
 from ..neighbors.graphs import neighbors_for
 from ..streaming.blocks import BLOCK_BYTES, CACHE_BYTES, Blocks, as_blocks
-from ..streaming.mappers import cluster_mapper
+from ..streaming.mappers import cluster_mapper, use_mapper
 from ..streaming.operator import BlockRows
 from .class_codes import Codes, class_weights
 from .presets import NAMED_PARTS, preset
@@ -390,14 +390,15 @@ def _chosen_lam(
         y_target=None if data.y_target is None else data.y_target[rows_t],
     )
     H_s, H_t = take_rows(start.H_s, rows_s), take_rows(start.H_t, rows_t)
-    run = _problem(ath, source, target, data, Start(H_s, H_t), rng)
-    consistency = CycleConsistency(source.Z, target.Z)
+    with use_mapper(None):  # too small to be worth a cluster
+        run = _problem(ath, source, target, data, Start(H_s, H_t), rng)
+        consistency = CycleConsistency(source.Z, target.Z)
 
-    def score(lam: float) -> float:
-        solution = run(lam)
-        return consistency(product(source.Z, solution.A_s), product(target.Z, solution.A_t))
+        def score(lam: float) -> float:
+            solution = run(lam)
+            return consistency(product(source.Z, solution.A_s), product(target.Z, solution.A_t))
 
-    return best_lam(score)
+        return best_lam(score)
 
 
 def _problem(

@@ -36,6 +36,7 @@ _RETRIES = 2  # of a failed task: a file server may be unavailable for a moment
 _ATTEMPTS = 5  # to send lost data again
 _POLL = 5.0  # seconds between two checks that there are workers
 _PATIENCE = 60.0  # seconds that a cluster may be without workers
+_IDLE = 10.0  # seconds that all workers may be idle while a task waits
 _CONNECT = 10.0  # seconds that a scheduler may take to answer
 
 
@@ -142,17 +143,31 @@ class DaskMapper:
         raise ClusterError(f"data cannot be sent to the workers ({problem}); see their logs")
 
     def result(self, future: Future) -> Any:
-        """Wait for the result of a task, without a time limit while there are workers."""
-        idle = 0.0
+        """Wait for the result of a task, without a time limit while there are busy workers.
+
+        If all workers are idle the task waits for data that was sent to a worker while it died,
+        and `CancelledError` is raised.
+        """
+        alone = idle = 0.0
         while True:
             try:
                 return future.result(timeout=_POLL)
             except TimeoutError:
                 if future.status == "error":  # raised by the task
                     raise
-                idle = 0.0 if self._threads(wait=False) else idle + _POLL
-                if idle >= _PATIENCE:
+                alone = 0.0 if self._threads(wait=False) else alone + _POLL
+                if alone >= _PATIENCE:
                     raise self._no_workers() from None
+                idle = 0.0 if alone or self._is_busy() else idle + _POLL
+                if idle >= _IDLE:
+                    raise CancelledError(future.key) from None
+
+    def _is_busy(self) -> bool:
+        """Whether a worker has any task."""
+        try:
+            return any(self.client.processing().values())
+        except (OSError, ValueError, CancelledError) as error:
+            raise self.scheduler_lost() from error
 
     def _threads(self, *, wait: bool = True) -> dict[str, int]:
         """Return the number of threads of each worker; by default wait for the first worker."""

@@ -43,8 +43,8 @@ cluster_mapper: ContextVar[Mapper | None] = ContextVar("cluster_mapper", default
 
 
 @contextmanager
-def use_mapper(mapper: Mapper) -> Iterator[None]:
-    """Run all tasks inside the block with this mapper."""
+def use_mapper(mapper: Mapper | None) -> Iterator[None]:
+    """Run all tasks inside the block with this mapper; None: in this process."""
     before = cluster_mapper.set(mapper)
     try:
         yield

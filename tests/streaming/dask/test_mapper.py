@@ -95,6 +95,16 @@ def test_a_task_that_kills_its_workers_is_named() -> None:
         list(ours.DaskMapper(client)(tasks.end_the_worker, [()]))
 
 
+def test_a_task_that_waits_for_lost_data_is_not_waited_for(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ours, "_POLL", 0.05)
+    monkeypatch.setattr(ours, "_IDLE", 0.2)
+    nowhere = client.submit(abs, 1, workers=["tcp://127.0.0.1:1"])
+    with pytest.raises(distributed.CancelledError):
+        ours.DaskMapper(client).result(nowhere)
+
+
 def test_an_existing_client_stays_open(client: Any, local_cluster: Any) -> None:
     with ours.cluster(client) as same:
         assert same is client
