@@ -133,8 +133,9 @@ def test_tags_filter_queries_and_what_is_found(open_page):
 def test_items_of_the_index_ask_as_well(open_page):
     page = open_page(DIGITS)
     settle(page)
-    page.locator(".column-a .hit").nth(2).click()
-    held = page.locator(".column-a .hit").nth(2).get_attribute("data-id")
+    first = page.locator(".column-a .hit").first  # the lowest id among the items with its code
+    first.click()
+    held = first.get_attribute("data-id")
     page.get_by_role("button", name="Search with this item").click()
     expect(page.locator("#query")).to_contain_text(f"item {held} of the source domain")
     expect(page.locator(".column-a .caption").first).to_have_text("the query")
