@@ -101,7 +101,9 @@ def clearness(X: Array) -> Array:
     """
     unit = unit_rows(X)
     near = nearest_others(unit - unit.mean(axis=0), min(_CLEARNESS_NEIGHBORS, len(X) - 1))[1]
-    peaks = np.asarray(np.nan_to_num(skew(unit, axis=1)))
+    varied = np.ptp(unit, axis=1) > 1e-6  # a row of equal entries has no peak
+    peaks = np.zeros(len(unit))
+    peaks[varied] = skew(unit[varied], axis=1)
     ranks = rankdata((peaks + peaks[near].sum(axis=1)) / (1.0 + near.shape[1]))
     scores: Array = np.asarray(ndtri((ranks - 0.5) / len(X)), dtype=np.float32)
     return scores[:, None]

@@ -155,6 +155,16 @@ def test_neither_rounding_nor_scale_moves_a_match_that_is_there():
         assert np.abs(here.plan - there.plan).sum() < 0.2
 
 
+def test_rows_of_equal_entries_are_neither_peaked_nor_warned_about():
+    rng = np.random.default_rng(0)
+    peaked = rng.exponential(size=(30, 20)) ** 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = clearness(np.vstack([peaked, np.full((10, 20), 0.3)]))
+    assert np.isfinite(found).all()
+    assert found[30:].max() < found[:30].mean()
+
+
 def test_clearness_orders_rows_by_how_peaked_they_and_their_neighbours_are():
     rng = np.random.default_rng(0)
     peaked = np.where(np.arange(30) == 3, 5.0, 0.1) + 0.01 * rng.random((20, 30))
