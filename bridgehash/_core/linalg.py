@@ -436,3 +436,19 @@ def _fit_k_means(model: KMeans, X: Array, weights: Array | None = None) -> Any:
     with threadpool_limits(min([2, *pools]), user_api="openmp"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # empty clusters are fine
         return model.fit(X, sample_weight=weights)
+
+
+def expected_places(D: Array, k: int) -> Array:
+    """Return how many of the k first places each column of a row of distances has in expectation.
+
+    Columns at the k-th distance share the places that the nearer ones leave.
+
+    >>> expected_places(np.array([[0.0, 2.0, 2.0, 4.0]]), 2)
+    array([[1. , 0.5, 0.5, 0. ]])
+    """
+    xp = array_namespace(D)
+    dtype = D.dtype if xp.isdtype(D.dtype, "real floating") else xp.float64
+    kth = xp.sort(D, axis=1)[:, k - 1 : k]
+    nearer, tied = (xp.astype(chosen, dtype) for chosen in (kth > D, kth == D))
+    left = (k - xp.sum(nearer, axis=1)) / xp.sum(tied, axis=1)
+    return nearer + tied * left[:, None]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .._core.arrays import array_namespace
-from .._core.linalg import Array, unit_rows
+from .._core.linalg import Array, expected_places, unit_rows
 from ..neighbors.search import find_other_neighbors
 from .class_codes import signs
 
@@ -19,24 +19,6 @@ _NEAREST = 5
 FIRST_LAM = 0.7
 WEAK_LAM = 0.2  # for a bridge that is arbitrary
 _SMALLEST, _LARGEST = FIRST_LAM / 64.0, FIRST_LAM * 64.0
-
-
-def nearest_shares(B: Array, B_other: Array, k: int) -> Array:
-    """Return the share of each row of `B_other` in the k codes nearest to each row of `B`.
-
-    Codes at the distance of the k-th share what the nearer ones leave, so the order of the rows
-    plays no part.
-
-    >>> import numpy as np
-    >>> nearest_shares(np.array([[1.0, 1.0]]), np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0]]), 2)
-    array([[0.5 , 0.25, 0.25]])
-    """
-    xp = array_namespace(B)
-    products = B @ B_other.T
-    kth = -xp.sort(-products, axis=1)[:, k - 1 : k]
-    near, tied = (xp.astype(chosen, B.dtype) for chosen in (products > kth, products == kth))
-    left = (k - xp.sum(near, axis=1)) / xp.sum(tied, axis=1)
-    return (near + tied * left[:, None]) / k
 
 
 class CycleConsistency:
@@ -60,7 +42,8 @@ class CycleConsistency:
         """Return the mean over both domains for projections H_s and H_t: 1 is perfect."""
         B_s, B_t = signs(H_s), signs(H_t)
         k = min(_NEAREST, B_s.shape[0], B_t.shape[0])
-        there, back = nearest_shares(B_s, B_t, k), nearest_shares(B_t, B_s, k)
+        D = -(B_s @ B_t.T)  # Hamming distances, up to a factor and a constant
+        there, back = expected_places(D, k) / k, expected_places(D.T, k) / k
         scores = []
         for U, own, go, come in zip(
             self._rows, self._own, (there, back), (back, there), strict=True

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._core.errors import InputError
+from .._core.linalg import expected_places
 from .._core.validation import UNKNOWN
 from ..codes import hamming
 from .histogram import checked_labels
@@ -93,7 +94,7 @@ def label_transfer_accuracy(
     members = np.eye(len(classes))[ids]
     right = 0.0
     for rows, D in _distance_blocks(target, source, metric):
-        votes = _shares(D, k) @ members
+        votes = expected_places(D, k) @ members
         winners = np.isclose(votes, votes.max(axis=1, keepdims=True))
         found = winners & (y_target[rows, None] == classes)
         right += float((found.sum(axis=1) / winners.sum(axis=1)).sum())
@@ -107,14 +108,6 @@ def _closer(H: NDArray[Any], H_other: NDArray[Any], metric: Distance) -> float:
         own = D[np.arange(len(D)), np.arange(n)[rows]][:, None]
         closer += float((own > D).sum() + ((own == D).sum() - len(D)) / 2)
     return closer / (n * (n - 1))
-
-
-def _shares(D: NDArray[Any], k: int) -> NDArray[np.float64]:
-    """Return the expected number of places, 0 to 1, that each column has among the first k."""
-    last = np.partition(D, k - 1, axis=1)[:, [k - 1]]
-    nearer, tied = last > D, last == D
-    left = k - nearer.sum(axis=1, keepdims=True)
-    return nearer + tied * (left / tied.sum(axis=1, keepdims=True))
 
 
 def _labelled(rows: ArrayLike, y: ArrayLike, name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
