@@ -81,7 +81,7 @@ external: $(READY)
 # BitBudget is needed for this table only; it is one small package without further ones.
 budget: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps bitbudget==0.3.1
-	$(BIN)/python benchmarks/budget.py --record $(RECORDS)/budget.json
+	$(BIN)/python benchmarks/budget.py --record $(RECORDS)/bitbudget.json
 
 crossmodal: $(READY)
 	$(BIN)/python benchmarks/crossmodal.py --record $(RECORDS)/crossmodal.json

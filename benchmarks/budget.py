@@ -4,7 +4,8 @@
     python benchmarks/budget.py [--record FILE]
 
 Needs external/banking77.npz of the data pack ($BRIDGEHASH_DATA, or ../shared/data). Prints the
-table of examples/bitbudget_compressor.py for two text models, at one bit per column.
+table of examples/bitbudget_compressor.py for two text models, at one bit per column. (A
+script with the name of the package would hide it.)
 """
 
 from __future__ import annotations
