@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: demo test test-browser test-slow test-oldest test-milvus test-networks check levels \
-	compared crossmodal external cifar choices probes examples pairs signs benchmark search load \
+	compared crossmodal external budget cifar choices probes examples pairs signs benchmark search load \
 	hostile docs tables docs-outputs format clean
 
 demo: $(READY)
@@ -77,6 +77,11 @@ pairs: $(READY)
 
 external: $(READY)
 	$(BIN)/python benchmarks/external.py --record $(RECORDS)/external.json
+
+# BitBudget is needed for this table only; it is one small package without further ones.
+budget: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps bitbudget==0.3.1
+	$(BIN)/python benchmarks/budget.py --record $(RECORDS)/bitbudget.json
 
 crossmodal: $(READY)
 	$(BIN)/python benchmarks/crossmodal.py --record $(RECORDS)/crossmodal.json
