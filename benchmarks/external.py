@@ -5,17 +5,21 @@
         [--record docs/results/records/external.json]
 
 Needs external/*.npz of the data pack ($BRIDGEHASH_DATA, or ../shared/data). Presets of ATH with
-default settings; a seed draws rotations, anchors, the order of shuffled rows and random pairs. All
-databases are encoded by the hash functions: no learned codes are stored. `QUERY -> DATABASE` names
-the features. Scores are fractions, mean ± standard deviation over the seeds:
+default settings; a seed draws rotations, anchors, the order of shuffled rows and random pairs.
+Databases are encoded by the hash functions unless a protocol says otherwise. `QUERY -> DATABASE`
+names the features. Scores are fractions, mean ± standard deviation over the seeds:
 
 * labels: the labels of all training rows are known, pairs are not used. `map` is
   mean_average_precision of the test rows over the training rows, ties in expectation. A kernel
   with many anchors reproduces the labels of rows that it has seen, so this is close to a database
   of learned codes.
+* learned codes: the fit of "labels", but the database holds the codes that the fit assigned to its
+  training rows, from their labels (`source_codes_`, `target_codes_`).
 * labels of half: only a random half of the training rows is seen, with labels; the database is the
   other half, so no label of the database is known.
 * pairs: all training rows are known pairs without labels. `map@100` counts the first 100.
+* both views: the fit of "pairs", but each item of the database is encoded from both its rows
+  (`encode_both`), and the topics are the source.
 * unpaired: no labels and no pairs, the rows of the second view are shuffled. FOSCTTM and accuracy
   of the labels of the five nearest rows of the other view (mean of both directions), between codes
   (Hamming) and between projections (before the sign, Euclidean).
@@ -39,6 +43,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from joblib import Parallel, delayed
+from numpy.typing import NDArray
 from recorded import DATA, ROOT, Recorder, add_option
 from rich.box import MARKDOWN
 from rich.console import Console
@@ -62,6 +67,7 @@ METHODS: dict[str, Callable[..., ATH]] = {
     "ATH structural": ATH.structural,
 }
 Scores = dict[str, float]  # by metric and direction
+Codes = NDArray[np.uint8]
 PUBLISHED = ROOT / "bridgehash" / "bench" / "paper" / "external.csv"
 
 
@@ -69,6 +75,33 @@ def by_labels(spec: TaskSpec, task: PairedTask, ath: ATH, seed: int) -> Scores:
     """Fit with the labels of both views; search in both directions, or once if they are one."""
     ath.fit(task.X_train, task.Z_train, y_source=task.y_train, y_target=task.y_train)
     return retrieval(spec, task, ath)
+
+
+def by_learned_codes(spec: TaskSpec, task: PairedTask, ath: ATH, seed: int) -> Scores:
+    """Fit with the labels of both views; search the codes that the fit assigned."""
+    ath.fit(task.X_train, task.Z_train, y_source=task.y_train, y_target=task.y_train)
+    learned = {"source": ath.source_codes_, "target": ath.target_codes_}
+    return {
+        f"map, {asks.feature} -> {holds.feature}": map_of(ath.encode(X, a), learned[b], task)
+        for a, b, X, asks, holds in (
+            ("target", "source", task.Z_query, spec.target, spec.source),
+            ("source", "target", task.X_query, spec.source, spec.target),
+        )
+    }
+
+
+def by_both_views(spec: TaskSpec, task: PairedTask, ath: ATH, seed: int) -> Scores:
+    """Fit with all pairs and no labels; the items of the database are known in both views."""
+    rows = np.arange(len(task.X_train))
+    ath.fit(task.X_train, task.Z_train, pairs=np.column_stack([rows, rows]))
+    database = ath.encode_both(task.X_train, task.Z_train)
+    return {
+        f"map, {feature} -> both": map_of(ath.encode(X, domain), database, task)
+        for domain, X, feature in (
+            ("source", task.X_query, spec.source.feature),
+            ("target", task.Z_query, spec.target.feature),
+        )
+    }
 
 
 def by_half(spec: TaskSpec, task: PairedTask, ath: ATH, seed: int) -> Scores:
@@ -131,10 +164,16 @@ def retrieval(spec: TaskSpec, task: PairedTask, ath: ATH, top: int | None = None
     for asks, holds in (("target", "source"), ("source", "target")):
         (feature, _, X_query), (other, X_database, _) = sides[asks], sides[holds]
         codes = ath.encode(X_query, asks), ath.encode(X_database, holds)
-        hist = distance_histogram(*codes, task.y_query, task.y_train, n_bits=ath.n_bits)
         name = "map" if top is None else f"map@{top}"
-        scores.setdefault(f"{name}, {feature} -> {other}", mean_average_precision(hist, top=top))
+        scores.setdefault(f"{name}, {feature} -> {other}", map_of(*codes, task, top))
     return scores
+
+
+def map_of(queries: Codes, database: Codes, task: PairedTask, top: int | None = None) -> float:
+    """Return the MAP of codes of the test rows over codes of the training rows."""
+    n_bits = 8 * database.shape[1]  # padding differs nowhere
+    hist = distance_histogram(queries, database, task.y_query, task.y_train, n_bits=n_bits)
+    return mean_average_precision(hist, top=top)
 
 
 @dataclass(frozen=True)
@@ -176,13 +215,16 @@ class Protocol:
 
 LENGTHS = (16, 32, 64, 128)
 WORDS = ("ATH_S", "ATH_K")
-WIKI, DIGITS = "wiki/train.sift128-train.lda10", "mfeat/train.fourier76-train.karhunen64"
+WIKI, TOPICS = "wiki/train.sift128-train.lda10", "wiki/train.lda10-train.sift128"
+DIGITS = "mfeat/train.fourier76-train.karhunen64"
 SNARE, SCGEM = "snare/all.atac19-all.rna10", "scgem/all.expression34-all.methylation27"
 USE, MODELS = "banking77/train.use512", "banking77/train.wordllama256-train.use512"
 PROTOCOLS = (
     Protocol(WIKI, "labels", WORDS, LENGTHS, by_labels),
+    Protocol(WIKI, "learned codes", WORDS, LENGTHS, by_learned_codes),
     Protocol(WIKI, "labels of half", WORDS, LENGTHS, by_half),
     Protocol(WIKI, "pairs", ("ATH paired",), LENGTHS, by_pairs),
+    Protocol(TOPICS, "both views", ("ATH paired",), LENGTHS, by_both_views),
     Protocol(DIGITS, "pairs", ("ATH paired",), LENGTHS, by_pairs),
     Protocol(SNARE, "unpaired", ("ATH structural",), (64,), unpaired),
     Protocol(SCGEM, "unpaired", ("ATH structural",), (64,), unpaired),

@@ -59,13 +59,16 @@ from .ath import (
     LabelStart as LabelStart,
 )
 from .ath import (
-    LocalStart as LocalStart,
-)
-from .ath import (
     PairBipartite as PairBipartite,
 )
 from .ath import (
-    PairMap as PairMap,
+    PairCodes as PairCodes,
+)
+from .ath import (
+    PairStart as PairStart,
+)
+from .ath import (
+    PartnerSearch as PartnerSearch,
 )
 from .ath import (
     PCAStart as PCAStart,
@@ -185,6 +188,9 @@ from .models import (
 )
 from .models import (
     PrincipalMap as PrincipalMap,
+)
+from .models import (
+    RowsAndKernel as RowsAndKernel,
 )
 from .models import (
     TrainingData as TrainingData,

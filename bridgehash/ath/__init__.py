@@ -7,14 +7,13 @@ from .bipartite import (
     LabelBipartite,
     PairBipartite,
 )
-from .class_codes import BalancedCodes, ClassCodes
+from .class_codes import BalancedCodes, ClassCodes, PairCodes
 from .estimator import ATH
-from .pair_map import PairMap
+from .pairs import PairStart, PartnerSearch
 from .propagation import Propagation
 from .starts import (
     GivenStart,
     LabelStart,
-    LocalStart,
     PCAStart,
     Start,
     StartContext,
@@ -31,10 +30,11 @@ __all__ = [
     "GivenStart",
     "LabelBipartite",
     "LabelStart",
-    "LocalStart",
     "PCAStart",
     "PairBipartite",
-    "PairMap",
+    "PairCodes",
+    "PairStart",
+    "PartnerSearch",
     "Propagation",
     "Start",
     "StartContext",

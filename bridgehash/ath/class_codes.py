@@ -1,4 +1,4 @@
-"""Rules for the codes B of the alternation: balanced signs, or one code word per class.
+"""Rules for the codes B of the alternation: balanced signs, one word per class, one per pair.
 
 A rule is any object with a method `begin(data, n_bits, alphas, rng)` that returns the `Codes` of a
 fit: the first codes, the B-step, and the weight of each row in T1.
@@ -11,6 +11,8 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator
 
 from .._core.arrays import array_namespace, like, take_rows, to_numpy
@@ -105,6 +107,59 @@ class ClassCodes(BaseEstimator):
         return ClassWords((y_s, y_t), words, (class_weights(y_s), class_weights(y_t)), alphas)
 
 
+class PairCodes(BaseEstimator):
+    """One code per pair: the signs of the summed projections of its rows.
+
+    This is the code that minimises T1 if both rows must have the same. Rows that are connected by
+    several pairs share one code; rows without a partner have the signs of their projections.
+    """
+
+    needs_pairs = True
+
+    def begin(
+        self,
+        data: TrainingData,
+        n_bits: int,
+        alphas: tuple[float, float],
+        rng: np.random.RandomState,
+    ) -> Codes:
+        """Number the groups of connected rows."""
+        if data.pairs is None:
+            raise InputError("missing; codes='pairs' needs it", "pairs")
+        n_s, n_t = data.X_source.shape[0], data.X_target.shape[0]
+        rows, columns = data.pairs.T
+        edges = coo_array((np.ones(len(rows)), (rows, n_s + columns)), shape=(n_s + n_t,) * 2)
+        groups: Ids = connected_components(edges, directed=False)[1].astype(np.intp)
+        alone = np.ones(len(groups), dtype=bool)
+        alone[rows] = alone[n_s + columns] = False
+        groups[~alone] = np.unique(groups[~alone], return_inverse=True)[1]
+        groups[alone] = -1
+        return GroupCodes((groups[:n_s], groups[n_s:]), int(groups.max()) + 1, alphas)
+
+
+@dataclass
+class GroupCodes:
+    """Codes that the rows of a group share."""
+
+    groups: tuple[Ids, Ids]  # of source and target rows; -1: alone
+    n_groups: int
+    alphas: tuple[float, float]
+    weights: tuple[Array | None, Array | None] = (None, None)
+
+    def first(self, H_s: Array, H_t: Array) -> Pair:
+        """Return the codes of the first projections."""
+        return self.step(H_s, H_t)
+
+    def step(self, H_s: Array, H_t: Array) -> Pair:
+        """Return the signs of the weighted sums of each group."""
+        sums = sum(
+            alpha * _group_sums(H, group, self.n_groups)
+            for alpha, H, group in zip(self.alphas, (H_s, H_t), self.groups, strict=True)
+        )
+        words = signs(np.asarray(sums))
+        return _placed(H_s, self.groups[0], words), _placed(H_t, self.groups[1], words)
+
+
 @dataclass
 class ClassWords:
     """Words that are assigned to classes so that T1 is smallest."""
@@ -125,23 +180,28 @@ class ClassWords:
         """
         if len(self.words) <= _ASSIGNED:
             sums = sum(
-                alpha * self._class_sums(H, y, w)
+                alpha * _group_sums(H, y, len(self.words), w)
                 for alpha, H, y, w in zip(
                     self.alphas, (H_s, H_t), self.labels, self.weights, strict=True
                 )
             )
             self.words = self.words[linear_sum_assignment(sums @ self.words.T, maximize=True)[1]]
-        return self._placed(H_s, self.labels[0]), self._placed(H_t, self.labels[1])
+        words = self.words
+        return _placed(H_s, self.labels[0], words), _placed(H_t, self.labels[1], words)
 
-    def _class_sums(self, H: Array, y: Ids, weights: Array | None) -> Array:
-        members = one_hot(y, len(self.words))
-        if weights is not None:
-            members = members.multiply(weights[:, None]).tocsr()
-        return to_numpy(operator(members.T.tocsr()) @ H)
 
-    def _placed(self, H: Array, y: Ids) -> Array:
-        words = take_rows(like(self.words, H, H.dtype), y)
-        return array_namespace(H).where(like(y >= 0, H)[:, None], words, signs(H))
+def _group_sums(H: Array, groups: Ids, n_groups: int, weights: Array | None = None) -> Array:
+    """Return the weighted sum of the rows of each group; -1 is no group."""
+    members = one_hot(groups, n_groups)
+    if weights is not None:
+        members = members.multiply(weights[:, None]).tocsr()
+    return to_numpy(operator(members.T.tocsr()) @ H)
+
+
+def _placed(H: Array, groups: Ids, words: Array) -> Array:
+    """Return the word of the group of each row, and signs for rows without a group."""
+    placed = take_rows(like(words, H, H.dtype), groups)
+    return array_namespace(H).where(like(groups >= 0, H)[:, None], placed, signs(H))
 
 
 def signs(H: Array) -> Array:

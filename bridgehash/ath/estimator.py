@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Literal, Self, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._core.arrays import to_numpy
 from .._core.validation import Flag, OneOf, Range, Rules, check_parameters
-from ..codes import MAX_BITS
+from ..codes import MAX_BITS, pack
 from ..models.base import About, BaseTransferHasher, TrainingData
 from ..models.contents import Contents, Maybe, Number
 from ..models.encoder import LinearEncoder
@@ -32,7 +33,6 @@ class ATHParameters(TypedDict, total=False):
     bipartite: Any
     feature_map: Any
     completion: Any
-    target_map: Any
     codes: Any
     start: Any
     alpha_source: float
@@ -45,7 +45,7 @@ class ATHParameters(TypedDict, total=False):
     ridge_towards: Literal["start"] | None
     unit_rows: bool
     unit_scale: bool
-    center: Literal["domain", "joint", "auto", "classes"]
+    center: Literal["domain", "joint", "auto", "classes", "pairs"]
     feature_space: Literal["auto", "same", "separate"]
     start_scale: float | None
     source_encoder: Literal["own", "target", "auto"]
@@ -72,19 +72,17 @@ class ATH(BaseTransferHasher):
     bipartite : str or an object with `rule`, default="adaptive"
         Affinity between the domains: "adaptive" (learned, Eqs. 21, 28), "authors" (learned as in
         the authors' script), "labels" (Eq. 12) or "pairs".
-    feature_map : None, "anchors" or a transformer, default=None
-        φ, fitted on each domain separately.
-    completion : None, "propagated" or an object with `complete`, default=None
-        How unknown labels are estimated before anything else; see `Propagation`.
-    target_map : None, "pairs" or an object with `map_target`, default=None
-        How target rows are mapped into the feature space of the source before the alternation;
-        see `PairMap`.
-    codes : "balanced", "classes" or an object with `begin`, default="balanced"
-        Codes of the training rows: balanced signs (Eq. 19), or one word per class, the same in
-        both domains; see `ClassCodes`.
+    feature_map : None, "anchors", "rows_and_anchors" or a transformer, default=None
+        φ, fitted on each domain separately; see `AnchorKernel` and `RowsAndKernel`.
+    completion : None, "propagated", "partners" or an object with `complete`, default=None
+        How unknown labels or partners are estimated before anything else; see `Propagation` and
+        `PartnerSearch`.
+    codes : "balanced", "classes", "pairs" or an object with `begin`, default="balanced"
+        Codes of the training rows: balanced signs (Eq. 19), one word per class, the same in
+        both domains, or one code per pair; see `ClassCodes` and `PairCodes`.
     start : str or an object with `begin`, default="itq"
-        First projections of the alternation: "pca", "shared_pca", "itq", "labels" or
-        "structural"; see `PCAStart`, `LabelStart`, `StructuralStart`.
+        First projections of the alternation: "pca", "shared_pca", "itq", "labels", "pairs" or
+        "structural"; see `PCAStart`, `LabelStart`, `PairStart`, `StructuralStart`.
     alpha_source, alpha_target : float, default=1.0
         Weight of the quantisation error T1.
     beta_source, beta_target : float, default=1e-3, 1e-1
@@ -104,10 +102,11 @@ class ATH(BaseTransferHasher):
         Divide each row of the input by its norm first.
     unit_scale : bool, default=True
         Divide the centred rows of each domain by their root-mean-square norm.
-    center : "domain", "joint", "auto" or "classes", default="domain"
+    center : "domain", "joint", "auto", "classes" or "pairs", default="domain"
         Subtract the mean of each domain, the mean of both (needs one feature space), or the mean
         of the class means of each domain (needs labels): classes may then have other shares in
-        the source than in the target. "auto": joint if there is one feature space.
+        the source than in the target. "pairs": the mean of the paired rows of each domain.
+        "auto": joint if there is one feature space.
     feature_space : "auto", "same" or "separate", default="auto"
         Whether the columns of both domains mean the same. "auto": if there are equally many and
         no feature map is set.
@@ -131,6 +130,9 @@ class ATH(BaseTransferHasher):
         The two hash functions.
     bipartite_graph_ : Graph
         W_st over the training rows, an operator with `@`, `.T` and `.degrees`. Not saved.
+    source_codes_, target_codes_ : uint8 arrays of shape (n, ceil(n_bits / 8))
+        Packed codes B that the fit assigned to the training rows, from their labels or pairs if it
+        uses them. `encode` gives other codes to the same rows. Not saved.
     lam_ : float
         The weight of T2 that was used.
     agreement_ : float or None
@@ -160,7 +162,6 @@ class ATH(BaseTransferHasher):
         "bipartite": OneOf(tuple(NAMED_PARTS["bipartite"]), "rule"),
         "feature_map": OneOf((None, *NAMED_PARTS["feature_map"]), "fit_transform"),
         "completion": OneOf((None, *NAMED_PARTS["completion"]), "complete"),
-        "target_map": OneOf((None, *NAMED_PARTS["target_map"]), "map_target"),
         "codes": OneOf(tuple(NAMED_PARTS["codes"]), "begin"),
         "start": OneOf(tuple(NAMED_PARTS["start"]), "begin"),
         "alpha_source": Range(0),
@@ -173,7 +174,7 @@ class ATH(BaseTransferHasher):
         "ridge_towards": OneOf((None, "start")),
         "unit_rows": Flag(),
         "unit_scale": Flag(),
-        "center": OneOf(("domain", "joint", "auto", "classes")),
+        "center": OneOf(("domain", "joint", "auto", "classes", "pairs")),
         "feature_space": OneOf(("auto", "same", "separate")),
         "start_scale": OneOf((None,), number=Range(0, above=True)),
         "source_encoder": OneOf(("own", "target", "auto")),
@@ -197,7 +198,6 @@ class ATH(BaseTransferHasher):
         bipartite: Any = "adaptive",
         feature_map: Any = None,
         completion: Any = None,
-        target_map: Any = None,
         codes: Any = "balanced",
         start: Any = "itq",
         alpha_source: float = 1.0,
@@ -210,7 +210,7 @@ class ATH(BaseTransferHasher):
         ridge_towards: Literal["start"] | None = None,
         unit_rows: bool = True,
         unit_scale: bool = True,
-        center: Literal["domain", "joint", "auto", "classes"] = "domain",
+        center: Literal["domain", "joint", "auto", "classes", "pairs"] = "domain",
         feature_space: Literal["auto", "same", "separate"] = "auto",
         start_scale: float | None = 1.0,
         source_encoder: Literal["own", "target", "auto"] = "own",
@@ -225,7 +225,6 @@ class ATH(BaseTransferHasher):
         self.bipartite = bipartite
         self.feature_map = feature_map
         self.completion = completion
-        self.target_map = target_map
         self.codes = codes
         self.start = start
         self.alpha_source = alpha_source
@@ -287,7 +286,7 @@ class ATH(BaseTransferHasher):
 
     @classmethod
     def paired(cls, n_bits: int = 64, **parameters: Unpack[ATHParameters]) -> Self:
-        """Pairs of rows that show the same thing map the target into the source's space."""
+        """Pairs of rows that show the same thing; no labels."""
         return cls(n_bits, **preset("paired", parameters))
 
     def fit(
@@ -334,6 +333,8 @@ class ATH(BaseTransferHasher):
         result = learn(self, data, options)
         self.source_encoder_, self.target_encoder_ = result.encoders
         self.bipartite_graph_: Graph = on_host(result.solution.W)
+        self.source_codes_ = pack(to_numpy(result.solution.B_s))
+        self.target_codes_ = pack(to_numpy(result.solution.B_t))
         self.lam_ = float(result.solution.lam)
         self.ridge_ = float(result.solution.ridge)
         self.agreement_ = result.agreement

@@ -1,7 +1,7 @@
 """One fit of ATH, from validated data to two encoders.
 
-`learn` is the whole story: complete labels, map the target, standardise features, begin, build
-graphs, run Algorithm 1, return encoders. Each step is one function below, in this order.
+`learn` is the whole story: complete labels or pairs, standardise features, begin, build graphs, run
+Algorithm 1, return encoders. Each step is one function below, in this order.
 """
 
 from __future__ import annotations
@@ -98,17 +98,9 @@ def learn(ath: Any, data: TrainingData, options: RuntimeOptions) -> FitResult:
     rng = check_random_state(ath.random_state)
     home = data.X_source
     reference = None if options.device is None else empty_on(options.device)
-    if ath.target_map is not None:  # small, and always on the host
-        data = data.like(np.empty(0))
-    elif reference is not None and isinstance(home, np.ndarray):
+    if reference is not None and isinstance(home, np.ndarray):
         data = data.like(reference)
-    data = _with_completed_labels(ath, data, rng)
-    mapped = None
-    if ath.target_map is not None:
-        if ath.feature_map is not None:
-            raise InputError("must be None if target_map is set", "feature_map")
-        mapped = part(ath, "target_map").map_target(data, unit_rows=ath.unit_rows, rng=rng)
-        data = mapped.data
+    data = _completed(ath, data, rng)
     source, target = _features(ath, data, rng)
     start = _start(ath, source, target, data, rng)
     problem = (ath, source, target, data, start, rng)
@@ -119,8 +111,6 @@ def learn(ath: Any, data: TrainingData, options: RuntimeOptions) -> FitResult:
         ath.source_encoder == "auto" and _same_space(ath, data)
     )
     encoders = (target_encoder if of_target else source.encoder(solution.A_s), target_encoder)
-    if mapped is not None:
-        encoders = mapped.encoders(*encoders)
     if not isinstance(home, Blocks):
         encoders = encoders[0].like(home), encoders[1].like(home)
     if ath.tol > 0 and not solution.converged:
@@ -135,10 +125,8 @@ def learn(ath: Any, data: TrainingData, options: RuntimeOptions) -> FitResult:
     return FitResult(encoders, solution, start.agreement, record)
 
 
-def _with_completed_labels(
-    ath: Any, data: TrainingData, rng: np.random.RandomState
-) -> TrainingData:
-    """Estimate the labels of rows that have none, if `completion` is set."""
+def _completed(ath: Any, data: TrainingData, rng: np.random.RandomState) -> TrainingData:
+    """Estimate labels or partners of rows that have none, if `completion` is set."""
     if ath.completion is None:
         return data
     comparable = ath.feature_space != "separate"
@@ -247,6 +235,13 @@ def _features(
     if ath.center == "classes":
         labels = (data.y_source, "source"), (data.y_target, "target")
         means = [_class_mean(Z, *known) for Z, known in zip((Z_s, Z_t), labels, strict=True)]
+    elif ath.center == "pairs":
+        if data.pairs is None:
+            raise InputError("missing; center='pairs' needs it", "pairs")
+        means = [
+            column_means(take_rows(Z_s, data.pairs[:, 0])),
+            column_means(take_rows(Z_t, data.pairs[:, 1])),
+        ]
     else:
         means = [column_means(Z_s), column_means(Z_t)]
     if joint:
@@ -296,7 +291,7 @@ def _features_in_blocks(ath: Any, data: TrainingData, *, joint: bool) -> tuple[F
 
 def _mapped(ath: Any, X: Array, rng: np.random.RandomState) -> tuple[list[Any], Array]:
     """Fit the feature maps of a domain; return them and the mapped rows."""
-    maps: list[Any] = [UnitRows()] if ath.unit_rows and ath.target_map is None else []
+    maps: list[Any] = [UnitRows()] if ath.unit_rows else []
     if ath.feature_map is not None:
         maps.append(clone(part(ath, "feature_map")))
     for feature_map in maps:
@@ -311,7 +306,6 @@ def _same_space(ath: Any, data: TrainingData) -> bool:
     d_s, d_t = data.X_source.shape[1], data.X_target.shape[1]
     possible = d_s == d_t and ath.feature_map is None
     wanted = {"auto": possible, "same": True, "separate": False}[ath.feature_space]
-    wanted = wanted or ath.target_map is not None
     if not wanted:
         for parameter, value in (("center", "joint"), ("source_encoder", "target")):
             if getattr(ath, parameter) == value:
@@ -340,8 +334,11 @@ def _start(
     labels, raw = (data.y_source, data.y_target), (data.X_source, data.X_target)
     joint = _joint_mean(ath, data)
     ridge = _FIRST_RIDGE if ath.ridge == "auto" else ath.ridge
-    context = StartContext(X_s, X_t, *labels, same, ath.n_bits, ridge, rng, raw, joint)
-    return part(ath, "start").begin(context).scaled(ath.start_scale)
+    context = StartContext(X_s, X_t, *labels, same, ath.n_bits, ridge, rng, raw, joint, data.pairs)
+    start: Start = part(ath, "start").begin(context).scaled(ath.start_scale)
+    if same and start.A_s is not None and start.A_t is not None:
+        return replace(start, A_s=source.inside(start.A_s), A_t=target.inside(start.A_t))
+    return start
 
 
 # λ is chosen on a smaller problem, which has nearly the same best value.
@@ -419,10 +416,7 @@ def _problem(
     rule = part(ath, "bipartite").rule(data)
     if ath.ridge_towards == "start":
         A_s, A_t = start.projections()
-        domains = (
-            replace(domains[0], held=source.inside(A_s)),
-            replace(domains[1], held=target.inside(A_t)),
-        )
+        domains = replace(domains[0], held=A_s), replace(domains[1], held=A_t)
     ridge = _automatic_ridge(codes, domains, start, rng) if ath.ridge == "auto" else ath.ridge
     names = ("ridge_target", "step_order", "max_iter", "tol")
     settings: dict[str, Any] = {"ridge": ridge} | {name: getattr(ath, name) for name in names}
@@ -508,7 +502,7 @@ def check_in_blocks(ath: Any, device: str | None = None) -> None:
     """Refuse settings that need all rows in memory."""
     given = {
         name: getattr(ath, name)
-        for name in ("feature_map", "completion", "target_map")
+        for name in ("feature_map", "completion")
         if getattr(ath, name) is not None
     }
     if device is not None:

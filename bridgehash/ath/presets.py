@@ -13,13 +13,13 @@ from copy import deepcopy
 from typing import Any, Literal
 
 from .._core.errors import InputError, unknown
-from ..models.feature_maps import AnchorKernel
+from ..models.feature_maps import AnchorKernel, RowsAndKernel
 from ..neighbors.graphs import KNNGraph, LabelGraph, NoGraph
 from .bipartite import AdaptiveBipartite, AuthorsBipartite, LabelBipartite, PairBipartite
-from .class_codes import BalancedCodes, ClassCodes
-from .pair_map import PairMap
+from .class_codes import BalancedCodes, ClassCodes, PairCodes
+from .pairs import PairStart, PartnerSearch
 from .propagation import Propagation
-from .starts import LabelStart, LocalStart, PCAStart, StructuralStart
+from .starts import LabelStart, PCAStart, StructuralStart
 
 _GRAPHS = {"knn": KNNGraph(), "labels": LabelGraph(), "none": NoGraph()}
 STARTS = {
@@ -27,6 +27,7 @@ STARTS = {
     "shared_pca": PCAStart("shared", None),
     "itq": PCAStart("auto", "itq"),
     "labels": LabelStart(),
+    "pairs": PairStart(),
     "structural": StructuralStart(),
 }
 NAMED_PARTS: dict[str, dict[str, Any]] = {  # by parameter of ATH
@@ -38,10 +39,9 @@ NAMED_PARTS: dict[str, dict[str, Any]] = {  # by parameter of ATH
         "labels": LabelBipartite(),
         "pairs": PairBipartite(),
     },
-    "feature_map": {"anchors": AnchorKernel()},
-    "completion": {"propagated": Propagation()},
-    "target_map": {"pairs": PairMap()},
-    "codes": {"balanced": BalancedCodes(), "classes": ClassCodes()},
+    "feature_map": {"anchors": AnchorKernel(), "rows_and_anchors": RowsAndKernel()},
+    "completion": {"propagated": Propagation(), "partners": PartnerSearch()},
+    "codes": {"balanced": BalancedCodes(), "classes": ClassCodes(), "pairs": PairCodes()},
     "start": STARTS,
 }
 _WEIGHTS = ("alpha_source", "alpha_target", "beta_source", "beta_target", "lam")
@@ -102,15 +102,18 @@ PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
     },
 }
 PRESETS["structural"] = PRESETS["unsupervised"] | {"start": "structural", "lam": 1.0}
-PRESETS["paired"] = {
-    **_constants(1.0, 1.0, 0.0, 0.0, 0.2),
+PRESETS["paired"] = {  # T1 alone: pairs have one code
+    **_constants(1.0, 1.0, 0.0, 0.0, 0.0),
     "source_graph": "none",
     "target_graph": "none",
     "bipartite": "pairs",
-    "target_map": "pairs",
-    "center": "joint",
-    "start": LocalStart(),
-    "ridge": 10.0,
+    "completion": "partners",
+    "feature_map": "rows_and_anchors",
+    "codes": "pairs",
+    "center": "pairs",
+    "start": "pairs",
+    "start_scale": None,
+    "ridge": 2.5,
     "ridge_towards": "start",
     "max_iter": 3,
     "tol": 0.0,

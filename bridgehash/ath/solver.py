@@ -24,10 +24,12 @@ from .steps import (
 
 @dataclass(frozen=True)
 class Solution:
-    """Result of the solver: two projections, the graph, the objective per iteration."""
+    """Result of the solver: projections, codes, the graph, the objective per iteration."""
 
     A_s: Array
     A_t: Array
+    B_s: Array  # codes of the training rows
+    B_t: Array
     W: Graph
     lam: float
     ridge: float  # of the source
@@ -104,4 +106,4 @@ def solve(
             converged = abs(before - now) <= tol * abs(before)
         if converged:
             break
-    return Solution(A_s, A_t, W, lam, ridge, history, converged)
+    return Solution(A_s, A_t, B_s, B_t, W, lam, ridge, history, converged)

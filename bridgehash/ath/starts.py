@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
@@ -24,22 +23,18 @@ from .._core.linalg import (
     SPDSolver,
     in_memory,
     itq_rotation,
-    majority_sign,
-    pca,
     principal,
     project_sample,
     random_orthonormal,
 )
 from .._core.validation import OneOf, Range, Rules
 from ..models.contents import Contents, Given
-from ..models.feature_maps import drawn_rows
 from ..neighbors.graphs import Graph, one_hot, operator
-from ..neighbors.search import nearest_others
 from .bipartite import as_graph
 from .matching import match
 
 _TINY = 1e-30
-_ITQ_ROWS = 100_000  # that determine a rotation
+ITQ_ROWS = 100_000  # that determine a rotation
 
 
 @dataclass(frozen=True)
@@ -56,6 +51,7 @@ class StartContext:
     rng: np.random.RandomState
     raw: tuple[Array, Array] | None = None  # rows of both domains as given to fit
     joint_mean: bool = False  # both domains together have mean zero, not each of them
+    pairs: NDArray[np.intp] | None = None  # (p, 2) row numbers in X_s and in X_t
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ class Start:
     def projections(self) -> tuple[Array, Array]:
         """Return A_s and A_t."""
         if self.A_s is None or self.A_t is None:
-            raise InputError("'start' needs a linear start such as LocalStart()", "ridge_towards")
+            raise InputError("'start' needs a linear start such as PairStart()", "ridge_towards")
         return self.A_s, self.A_t
 
     def scaled(self, size: float | None) -> Start:
@@ -131,7 +127,7 @@ class PCAStart(BaseEstimator):
         if self.rotation is not None or p != r:
             R = like(random_orthonormal(p, r, context.rng), P_s)
             if self.rotation == "itq":
-                R = itq_rotation(project_sample([(X_s, P_s), (X_t, P_t)], _ITQ_ROWS), R)
+                R = itq_rotation(project_sample([(X_s, P_s), (X_t, P_t)], ITQ_ROWS), R)
             P_s, P_t = P_s @ R, P_t @ R
         xp = array_namespace(P_s, P_t)
         A_s, A_t = (xp.astype(P, X.dtype, copy=False) for P, X in ((P_s, X_s), (P_t, X_t)))
@@ -232,80 +228,6 @@ class GivenStart(BaseEstimator):
         X, wanted = take_rows(X_s, seen), take_rows(W @ H_t, seen) / degrees[:, None]
         A_s = SPDSolver(X.T @ X, context.ridge)(X.T @ wanted)
         return Start(X_s @ A_s, H_t, W)
-
-
-def local_directions(X: Array, n_components: int, n_neighbors: int, flatten: float = 0.0) -> Array:
-    """Return scaled orthonormal directions P that maximise tr(Pᵀ Xᵀ (S + Sᵀ) X P) / 2n.
-
-    (SX)_i is the mean of the neighbours of row i. PCA has the identity in place of S and so also
-    maximises the noise of single rows. Only directions of positive value are returned, each divided
-    by its value to the power of flatten / 2.
-
-    >>> groups = np.array([[-1.0, 0.0]] * 4 + [[2.0, 0.3], [2.0, -0.3]])
-    >>> local_directions(groups, n_components=2, n_neighbors=1)  # the pair differs in the second
-    array([[1.],
-           [0.]])
-    """
-    neighbours = nearest_others(X, min(n_neighbors, len(X) - 1))[1]
-    mean = X[neighbours[:, 0]].copy()  # column by column: no array of all neighbours
-    for column in neighbours.T[1:]:
-        mean += X[column]
-    C = X.T @ mean / (len(X) * neighbours.shape[1])
-    values, vectors = eigh((C + C.T) / 2.0, check_finite=False)
-    values, vectors = values[::-1][:n_components], vectors[:, ::-1][:, :n_components]
-    keep = values > values[0] * len(C) * np.finfo(C.dtype).eps
-    if not keep.any():  # with very few rows, neighbours lie opposite to each other
-        return pca(X, n_components)
-    P = vectors[:, keep] * values[keep] ** (-flatten / 2.0)
-    return P * majority_sign(X @ P)
-
-
-class LocalStart(BaseEstimator):
-    """Directions of the source in which neighbours agree, rotated by ITQ, for both domains.
-
-    Needs one feature space. With fewer directions than bits, fewer bits depend on noise.
-
-    Parameters
-    ----------
-    directions : float, default=0.75
-        Number of directions, as a fraction of the number of bits.
-    n_neighbors : int, default=10
-    flatten : float, default=0.05
-        Variances are divided by this power of themselves. Larger values help to find the same
-        neighbours, smaller ones to find the same class.
-    max_rows : int, default=10000
-        Number of source rows compared with each other, drawn at random.
-    """
-
-    _rules: ClassVar[Rules] = {
-        "directions": Range(0, above=True),
-        "n_neighbors": Range(1, kind=Integral),
-        "flatten": Range(0, 1),
-        "max_rows": Range(2, kind=Integral),
-    }
-
-    def __init__(
-        self,
-        directions: float = 0.75,
-        n_neighbors: int = 10,
-        flatten: float = 0.05,
-        max_rows: int = 10_000,
-    ) -> None:
-        self.directions = directions
-        self.n_neighbors = n_neighbors
-        self.flatten = flatten
-        self.max_rows = max_rows
-
-    def begin(self, context: StartContext) -> Start:
-        """Return one projection for both domains; the solver learns the bipartite graph."""
-        if not context.same_space:
-            raise InputError("LocalStart needs one feature space; set target_map='pairs'", "start")
-        X, r = context.X_s[drawn_rows(context.X_s, self.max_rows, context.rng)], context.n_bits
-        P = local_directions(X, max(1, round(self.directions * r)), self.n_neighbors, self.flatten)
-        V = context.X_s @ P
-        R = itq_rotation(V, random_orthonormal(P.shape[1], r, context.rng).astype(V.dtype))
-        A = P @ R
-        return Start(context.X_s @ A, context.X_t @ A, A_s=A, A_t=A)
 
 
 class StructuralStart(BaseEstimator):

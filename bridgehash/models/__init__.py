@@ -2,13 +2,14 @@
 
 from .base import TrainingData
 from .encoder import LinearEncoder
-from .feature_maps import AnchorKernel, PrincipalMap, UnitRows
+from .feature_maps import AnchorKernel, PrincipalMap, RowsAndKernel, UnitRows
 from .persistence import load, save
 
 __all__ = [
     "AnchorKernel",
     "LinearEncoder",
     "PrincipalMap",
+    "RowsAndKernel",
     "TrainingData",
     "UnitRows",
     "load",

@@ -31,7 +31,7 @@ from .._core.validation import (
     check_same_library,
     class_ids,
 )
-from ..codes import MAX_BITS
+from ..codes import MAX_BITS, pack
 from ..streaming.blocks import needs_reading, read_all
 from .contents import Contents, Course, Maybe, Number, Part, Width
 from .encoder import LinearEncoder, SaveMixin
@@ -297,3 +297,26 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
     def encode(self, X: Any, domain: DomainName) -> NDArray[np.uint8]:
         """Return packed codes, shape (n, ceil(n_bits / 8))."""
         return self.encoder(domain).encode(X)
+
+    def encode_both(self, X_source: Any, X_target: Any) -> NDArray[np.uint8]:
+        """Return packed codes of items that are known in both feature spaces.
+
+        The code of an item is the signs of the summed projections of its two rows, so the domain
+        with the larger projections decides more bits: that of the surer prediction, if the method
+        predicts codes.
+
+        Parameters
+        ----------
+        X_source : array of shape (n, d_source)
+        X_target : array of shape (n, d_target)
+            Row i shows the same item as row i of X_source.
+        """
+        H_s = self.decision_function(X_source, "source")
+        H_t = self.decision_function(X_target, "target")
+        if H_s.shape != H_t.shape:
+            raise InputError(
+                f"{H_t.shape[0]} rows, but X_source has {H_s.shape[0]}; row i of both must show "
+                "the same item",
+                "X_target",
+            )
+        return pack(H_s + H_t)

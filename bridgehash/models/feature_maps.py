@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import eigh
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import gen_batches
@@ -26,9 +27,10 @@ from .._core.validation import (
     check_magnitude,
     check_parameters,
 )
-from .contents import Contents, Number, Values, Width
+from .contents import Contents, Number, Part, Values, Width
 
 _MOST_ANCHORS = 3000  # of n_anchors="auto"
+_LEAST_SHARE = 1e-6  # of the largest eigenvalue of a kernel: smaller ones are rounding
 _TILE = 1024  # rows whose distances to the anchors are held at one time
 
 
@@ -262,3 +264,66 @@ class AnchorKernel(BaseFeatureMap):
         F = self._distances(self._rooted(X))
         F /= -self.bandwidth_
         return array_namespace(F).exp(F)
+
+
+class RowsAndKernel(BaseFeatureMap):
+    """The rows themselves, and beside them coordinates of the Gaussian kernel (Nyström).
+
+    The coordinates are φ K^(-1/2), where φ are the similarities to the anchors and K those between
+    anchors. Their inner products approximate the kernel.
+
+    Parameters
+    ----------
+    n_anchors : int or "auto", default=1000
+        As in `AnchorKernel`.
+    bandwidth : float, "median", "half-median" or "twice-mean", default="half-median"
+        As in `AnchorKernel`.
+    random_state : int, RandomState or None
+        Seed of the anchors.
+    weight : float, default=0.65
+        Norm of the coordinates of a row, compared with rows of norm one. Larger values let the
+        kernel decide more, which needs more rows to learn from.
+
+    Attributes
+    ----------
+    kernel_ : AnchorKernel
+    basis_ : array of shape (n_anchors, n_anchors)
+        K^(-1/2) times the weight.
+    """
+
+    _rules: ClassVar[Rules] = {
+        "n_anchors": AnchorKernel._rules["n_anchors"],
+        "bandwidth": AnchorKernel._rules["bandwidth"],
+        "weight": Range(0, above=True),
+    }
+    _contents: ClassVar[Contents] = {
+        "n_features_in_": Width("d"),
+        "n_features_out_": Width("m"),
+        "kernel_": Part("AnchorKernel"),
+        "basis_": Values("a a"),
+    }
+
+    def __init__(
+        self,
+        n_anchors: int | Literal["auto"] = 1000,
+        bandwidth: float | Literal["median", "half-median", "twice-mean"] = "half-median",
+        random_state: int | np.random.RandomState | None = None,
+        weight: float = 0.65,
+    ) -> None:
+        self.n_anchors = n_anchors
+        self.bandwidth = bandwidth
+        self.random_state = random_state
+        self.weight = weight
+
+    def _learn(self, X: Array) -> int:
+        self.kernel_ = AnchorKernel(self.n_anchors, self.bandwidth, self.random_state).fit(X)
+        K = to_numpy(self.kernel_.transform(self.kernel_.anchors_)).astype(np.float64)
+        values, vectors = eigh(K, check_finite=False)
+        kept = values > values[-1] * _LEAST_SHARE
+        root = vectors[:, kept] / values[kept] ** 0.25  # the product does not depend on its signs
+        self.basis_: Array = like(self.weight * root @ root.T, X, X.dtype)
+        return X.shape[1] + int(self.basis_.shape[1])
+
+    def _map(self, X: Array) -> Array:
+        coordinates = self.kernel_.transform(X) @ like(self.basis_, X, X.dtype)
+        return array_namespace(X).concat([X, coordinates], axis=1)

@@ -73,7 +73,6 @@ OPEN = {  # what the paper leaves open, as `published=True` has it
     "feature_space": "auto",
     "source_encoder": "own",
     "completion": None,
-    "target_map": None,
     "random_state": None,
 }
 ALGORITHM_1 = {"start": "pca", "start_scale": None, "step_order": "ABW", "max_iter": 10, "tol": 0.0}

@@ -43,6 +43,7 @@ def task() -> PairedTask:
     ("protocol", "method", "text", "least"),
     [
         ("by_labels", "ATH_S", "wiki/train.sift128-train.lda10", 0.95),
+        ("by_learned_codes", "ATH_S", "wiki/train.sift128-train.lda10", 0.95),
         ("by_half", "ATH_S", "wiki/train.sift128-train.lda10", 0.95),
         ("by_pairs", "ATH paired", "mfeat/train.fourier76-train.karhunen64", 0.8),
     ],
@@ -56,6 +57,15 @@ def test_rows_of_one_class_find_each_other_in_both_directions(
     metric = "map@100" if protocol == "by_pairs" else "map"
     assert set(scores) == {f"{metric}, {a} -> {b}" for a, b in (features, features[::-1])}
     assert min(scores.values()) > least
+
+
+def test_items_known_in_both_views_are_found_from_either(
+    script: dict[str, Any], task: PairedTask
+) -> None:
+    ath = script["METHODS"]["ATH paired"](16, random_state=0)
+    scores = script["by_both_views"](parse_task(script["TOPICS"]), task, ath, 0)
+    assert set(scores) == {"map, lda10 -> both", "map, sift128 -> both"}
+    assert min(scores.values()) > 0.8
 
 
 def test_a_random_half_hides_the_rows_of_the_database(

@@ -1,13 +1,23 @@
-"""Known pairs: the map, the partners that it finds, what it demands, what `ATH.paired` gains."""
+"""Known pairs: the map, partners of further rows, the start, one code per pair, `ATH.paired`."""
 
 import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
 import bridgehash
-from bridgehash import ATH, LinearEncoder, PairMap, Procrustes, RidgeMap, UnitRows
+from bridgehash import (
+    ATH,
+    PairCodes,
+    PairStart,
+    PartnerSearch,
+    Procrustes,
+    RidgeMap,
+    RowsAndKernel,
+    UnitRows,
+)
 from bridgehash._core.linalg import procrustes
-from bridgehash.ath.pair_map import Affine, mutual_pairs, towards_procrustes
+from bridgehash.ath.pairs import mutual_pairs, predictor, towards_procrustes
+from bridgehash.ath.starts import StartContext
 from bridgehash.codes import hamming
 from bridgehash.models.base import TrainingData
 
@@ -74,14 +84,23 @@ def test_a_large_ridge_gives_the_rotation_and_a_small_one_least_squares(n, d, d_
     np.testing.assert_allclose(X @ towards_procrustes(X, Y, 1e-9), least, atol=1e-6)
 
 
-def test_a_map_before_an_encoder_is_one_encoder():
-    rng = np.random.default_rng(2)
-    X, Y = rng.normal(size=(30, 5)) + 1.0, rng.normal(size=(30, 7)) - 2.0
-    affine = Affine.between(X, Y, 0.5)
-    np.testing.assert_allclose(affine(X).mean(axis=0), Y.mean(axis=0))
-    encoder = LinearEncoder(rng.normal(size=(7, 4)), rng.normal(size=7), scale=3.0)
-    found = affine.before(encoder, []).decision_function(X)
-    np.testing.assert_allclose(found, encoder.decision_function(affine(X)), atol=1e-12)
+@pytest.mark.parametrize("noise", [0.1, 1.0, 8.0])
+def test_the_ridge_of_the_prediction_is_the_best_for_rows_left_out(noise):
+    """The twin leaves each row out and solves again."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(30, 12)) / np.arange(1, 13)
+    Y = X @ rng.normal(size=(12, 5)) + noise * rng.normal(size=(30, 5))
+    unit = (X**2).sum() / len(X)
+    errors = {}
+    for ridge in (0.03, 0.1, 0.3, 1.0, 3.0):
+        left = [
+            Y[i] - X[i] @ np.linalg.solve(A.T @ A + ridge * unit * np.eye(12), A.T @ B)
+            for i in range(30)
+            for A, B in [(np.delete(X, i, 0), np.delete(Y, i, 0))]
+        ]
+        errors[ridge] = np.square(left).sum()
+    best = min(errors, key=errors.get)
+    np.testing.assert_allclose(predictor(X, Y), towards_procrustes(X, Y, best * unit))
 
 
 # --- partners
@@ -102,8 +121,7 @@ def test_partners_are_those_of_the_whole_table(n, n_other):
 
 def carried(X_s, X_t, pairs, **parameters):
     data = TrainingData(X_s, X_t, pairs=np.asarray(pairs))
-    rng = np.random.RandomState(0)
-    return PairMap(**parameters).map_target(data, unit_rows=True, rng=rng).data
+    return PartnerSearch(**parameters).complete(data, rng=np.random.RandomState(0))
 
 
 def test_partners_of_further_rows_are_found():
@@ -114,7 +132,6 @@ def test_partners_of_further_rows_are_found():
     np.testing.assert_array_equal(found[:100], pairs[:100])
     assert len(found) > 600
     assert (found[:, 0] == order[found[:, 1]]).mean() > 0.97
-    assert len(carried(X_s, X_t[order], pairs[:100], n_rounds=0).pairs) == 100
     assert len(carried(X_s, X_t[order], pairs[:100], max_rows=50).pairs) <= 150
 
 
@@ -124,6 +141,86 @@ def test_found_pairs_are_taken_only_where_held_out_ones_come_closer():
     assert len(carried(X_s, X_t, pairs).pairs) > 600
     noise = np.vstack([X_t[:150], np.random.default_rng(1).normal(size=(550, 70))])
     np.testing.assert_array_equal(carried(X_s, noise, pairs).pairs, pairs)
+
+
+def test_without_further_rows_the_pairs_stay_as_they_are():
+    X_s, X_t, *_ = two_views(n=50)
+    np.testing.assert_array_equal(carried(X_s, X_t[:20], same(20)).pairs, same(20))
+
+
+# --- the start
+
+
+def context(X_s, X_t, pairs, n_bits=8):
+    rng = np.random.RandomState(0)
+    return StartContext(X_s, X_t, None, None, False, n_bits, 1.0, rng, pairs=pairs)
+
+
+def test_directions_are_those_that_the_target_predicts():
+    """Two directions of the source are seen by the target, two of larger variance are not."""
+    rng = np.random.default_rng(5)
+    X_s = rng.normal(size=(400, 4)) * [3.0, 3.0, 1.0, 1.0]
+    X_t = X_s[:, 2:] @ ortho_group.rvs(2, random_state=0)
+    start = PairStart(evenness=1e-3).begin(context(X_s, X_t, same(400), n_bits=2))
+    energy = (start.A_s**2).sum(axis=1)
+    assert energy[2:].sum() > 50 * energy[:2].sum()
+    agree = np.sign(start.H_s) == np.sign(start.H_t)
+    assert agree.mean() > 0.97
+
+
+def test_large_directions_count_less_the_smaller_the_evenness():
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(300, 5)) * [10.0, 1.0, 1.0, 1.0, 1.0]
+    spread = [
+        PairStart(evenness).begin(context(X, X, same(300), n_bits=16)).H_s
+        for evenness in (1e-3, 10.0)
+    ]
+    ranks = [np.linalg.svd(H, compute_uv=False) for H in spread]
+    assert ranks[0][1] / ranks[0][0] > 3 * ranks[1][1] / ranks[1][0]
+
+
+def test_the_start_is_linear_and_of_size_one_in_the_source():
+    X_s, X_t, *_ = two_views(n=80)
+    start = PairStart().begin(context(X_s, X_t, same(40)))
+    np.testing.assert_allclose(start.H_s, X_s @ start.A_s)
+    np.testing.assert_allclose(start.H_t, X_t @ start.A_t)
+    np.testing.assert_allclose(np.abs(start.H_s).mean(), 1.0)
+
+
+# --- one code per pair
+
+
+def test_rows_of_a_pair_share_the_code_nearest_to_both():
+    """Against all codes of two bits; row 1 of the source has two partners, row 0 of either none."""
+    rng = np.random.default_rng(7)
+    H_s, H_t = rng.normal(size=(4, 2)), rng.normal(size=(5, 2))
+    pairs = np.array([[1, 1], [1, 2], [3, 3]])
+    data = TrainingData(H_s, H_t, pairs=pairs)
+    B_s, B_t = PairCodes().begin(data, 2, (0.5, 2.0), None).step(H_s, H_t)
+    for rows, columns in (([1], [1, 2]), ([3], [3])):
+        best = min(
+            ([a, b] for a in (-1, 1) for b in (-1, 1)),
+            key=lambda code: (
+                0.5 * ((code - H_s[rows]) ** 2).sum() + 2.0 * ((code - H_t[columns]) ** 2).sum()
+            ),
+        )
+        assert (B_s[rows] == best).all()
+        assert (B_t[columns] == best).all()
+    np.testing.assert_array_equal(B_s[[0, 2]], np.sign(H_s[[0, 2]]))
+    np.testing.assert_array_equal(B_t[[0, 4]], np.sign(H_t[[0, 4]]))
+
+
+# --- rows and kernel
+
+
+def test_coordinates_of_the_kernel_have_its_inner_products():
+    X = np.random.default_rng(8).normal(size=(60, 4))
+    mapped = RowsAndKernel(60, random_state=0, weight=0.5).fit(X)
+    Z = mapped.transform(X)
+    np.testing.assert_array_equal(Z[:, :4], X)
+    D = ((X[:, None] - X) ** 2).sum(axis=2)
+    expected = 0.25 * np.exp(-D / mapped.kernel_.bandwidth_)
+    np.testing.assert_allclose(Z[:, 4:] @ Z[:, 4:].T, expected, atol=1e-4)
 
 
 # --- ATH.paired
@@ -141,6 +238,19 @@ def test_it_finds_more_neighbours_than_a_ridge_map_or_a_rotation(n_pairs, all_ro
             scores[seed, i] = recall(model, X_s, Q_s, Q_t)
     ours, *others = scores.mean(axis=0)
     assert ours > max(others) - (0.01 if n_pairs == 500 else 0.0)  # many pairs: nearly alike
+
+
+def test_what_no_linear_map_predicts_is_learned():
+    """The target sees the squares of what the source sees."""
+    latent = np.random.default_rng(9).normal(size=(900, 3))
+    X_s, X_t = latent**2, latent
+    agree = []
+    for feature_map in (None, "rows_and_anchors"):
+        ath = ATH.paired(16, random_state=0, unit_rows=False, feature_map=feature_map)
+        ath.fit(X_s[:700], X_t[:700], pairs=same(700))
+        H_s, H_t = ath.transform(X_s[700:], "source"), ath.transform(X_t[700:], "target")
+        agree.append((H_s == H_t).mean())
+    assert agree[1] > 0.8 > agree[0] + 0.1
 
 
 def test_it_stays_close_to_its_start():
@@ -188,19 +298,6 @@ def test_classes_of_either_domain_play_no_part(tmp_path):
     np.testing.assert_array_equal(loaded.encode(Q_t, "target"), plain.encode(Q_t, "target"))
 
 
-def test_spaces_that_are_said_to_be_two_are_made_one():
-    X_s, X_t, *_ = two_views(n=100)
-    X_t = X_t[:, :60]  # as wide as the other
-    codes = [
-        ATH.paired(16, random_state=0, feature_space=space)
-        .fit(X_s, X_t, pairs=same(40))
-        .encode(X_t, "target")
-        for space in ("auto", "separate", "same")
-    ]
-    np.testing.assert_array_equal(codes[1], codes[0])
-    np.testing.assert_array_equal(codes[2], codes[0])
-
-
 # --- what is refused
 
 
@@ -223,11 +320,10 @@ def test_pairs_of_equal_rows_are_refused_by_name(column, name):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"feature_map": "anchors"}, "feature_map: must be None"),
         ({"start": "itq"}, "ridge_towards: .start. needs a linear start"),
-        ({"target_map": PairMap(ridge=0.0)}, "ridge"),
-        ({"target_map": PairMap(n_rounds=-1)}, "n_rounds"),
-        ({"target_map": "cart"}, "target_map"),
+        ({"start": PairStart(evenness=0.0)}, "evenness"),
+        ({"completion": PartnerSearch(n_rounds=0)}, "n_rounds"),
+        ({"completion": "friends"}, "completion"),
     ],
 )
 def test_choices_that_do_not_go_together_are_refused(changes, message):
@@ -236,10 +332,19 @@ def test_choices_that_do_not_go_together_are_refused(changes, message):
         ATH.paired(8, **changes).fit(X_s, X_t, pairs=same(20))
 
 
-def test_pairs_as_a_bridge_are_asked_for_too():
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bipartite": "pairs"}, "bipartite='pairs'"),
+        ({"codes": "pairs"}, "codes='pairs'"),
+        ({"center": "pairs"}, "center='pairs'"),
+        ({"start": "pairs"}, "PairStart"),
+    ],
+)
+def test_a_part_that_needs_pairs_asks_for_them(changes, message):
     X_s, X_t, *_ = two_views(n=50)
-    with pytest.raises(ValueError, match="pairs: missing; bipartite='pairs'"):
-        ATH(8, bipartite="pairs").fit(X_s, X_t)
+    with pytest.raises(ValueError, match=f"pairs: missing; {message}"):
+        ATH(8, **changes).fit(X_s, X_t)
 
 
 # --- real rows
@@ -264,3 +369,26 @@ def test_on_photographs_it_beats_both_maps_by_neighbours(data_pack, all_rows):
         for make in (ATH.paired, RidgeMap, Procrustes)
     ]
     assert scores[0] > max(scores[1:]) + (0.06 if all_rows else 0.02)
+
+
+# --- items known in both views, codes of training rows
+
+
+def test_an_item_known_in_both_views_gets_the_signs_of_the_sum():
+    X_s, X_t, Q_s, Q_t = two_views(n=200)
+    ath = ATH.paired(20, random_state=0).fit(X_s, X_t[:100], pairs=same(100))
+    H = ath.decision_function(Q_s, "source") + ath.decision_function(Q_t, "target")
+    np.testing.assert_array_equal(ath.encode_both(Q_s, Q_t), np.packbits(H > 0, axis=1))
+    with pytest.raises(ValueError, match="X_target: 3 rows, but X_source has 5"):
+        ath.encode_both(Q_s[:5], Q_t[:3])
+
+
+def test_codes_of_training_rows_are_those_of_the_fit():
+    """One code per pair, and per class if labels are used, in both domains."""
+    X_s, X_t, *_ = two_views(n=120)
+    paired = ATH.paired(16, random_state=0).fit(X_s, X_t, pairs=same(120))
+    np.testing.assert_array_equal(paired.source_codes_, paired.target_codes_)
+    y = np.arange(120) % 4
+    words = ATH.supervised(16, random_state=0).fit(X_s, X_t, y_source=y, y_target=y)
+    np.testing.assert_array_equal(words.source_codes_[:60], words.target_codes_[60:])
+    assert len(np.unique(words.source_codes_, axis=0)) == 4
