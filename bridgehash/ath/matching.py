@@ -8,8 +8,9 @@ fused Gromov-Wasserstein loss,
 
 The loss has many local minima, and the measure of similarity decides how many. The search therefore
 uses several views of the data. In each it matches clusters by quadratic assignment and refines the
-plan over small cells, then over rows. The result is the mean of the best plans, weighted by their
-loss.
+plan over small cells, then over rows. Losses of different views are comparable, because only ranks
+of similarities count. So the view with the lowest loss, in which the domains are most alike, judges
+all plans. The result is their mean, weighted by their loss.
 Clearness is used only if plans found by structure alone agree with it. The agreement of the plans
 estimates the quality of the match without labels.
 """
@@ -17,7 +18,7 @@ estimates the quality of the match without labels.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -25,6 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import quadratic_assignment
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import shortest_path
 from scipy.special import ndtri
 from scipy.stats import rankdata, skew
 
@@ -34,7 +37,8 @@ from ..models.feature_maps import drawn_rows
 from ..neighbors.graphs import one_hot
 from ..neighbors.search import nearest_others
 
-VIEWS = ((None, False), (None, True), (16, True), (32, True))  # (components, ranked)
+_COMPONENTS = 16  # of the evened view
+_MOST_NEIGHBORS, _NEIGHBOR_SHARE = 50, 0.2  # of geodesics: fewer give paths through single rows
 _CLUSTERS = (6, 8, 10, 12, 16)
 _CELLS = 150
 _STEP = 0.05  # of the proximal steps, in units of the standardised similarities
@@ -50,27 +54,82 @@ _TINY = 1e-30
 LEAST_AGREEMENT = 0.2
 
 
+Measured = tuple[
+    Array, Array
+]  # coordinates (n, d) in which rows are clustered; similarities (n, n)
+
+
+def centred_cosines(X: Array) -> Measured:
+    """Cosines about the mean of the unit rows: by which features a row differs from the others."""
+    Y = unit_rows(_centred(unit_rows(X)))
+    return Y, Y @ Y.T
+
+
+def plain_cosines(X: Array) -> Measured:
+    """Cosines as they are. Unlike centred ones they say which rows are far from all others."""
+    U = unit_rows(X)
+    return unit_rows(_centred(U)), U @ U.T
+
+
+def evened_cosines(X: Array) -> Measured:
+    """Cosines in leading components, each divided by the square root of its deviation."""
+    U = _centred(unit_rows(X))
+    V = U @ pca(U, _COMPONENTS)
+    Y = unit_rows(V / np.sqrt(np.maximum(np.linalg.norm(V, axis=0), _TINY)))
+    return Y, Y @ Y.T
+
+
+def geodesics(X: Array) -> Measured:
+    """Minus the number of steps between rows on the graph of nearest neighbours.
+
+    For few columns that form a curved band, such as stages of a process. The length of a row
+    counts, which among few columns tells as much as its direction.
+
+    >>> geodesics(np.array([[0.0], [1.0], [2.1], [3.3]]))[1]  # a chain
+    array([[-0., -1., -2., -3.],
+           [-1., -0., -1., -2.],
+           [-2., -1., -0., -1.],
+           [-3., -2., -1., -0.]], dtype=float32)
+    """
+    n = len(X)
+    n_neighbors = min(max(round(_NEIGHBOR_SHARE * n), 1), _MOST_NEIGHBORS)
+    X = _centred(X)
+    near = nearest_others(X, n_neighbors)[1]
+    ends = np.repeat(np.arange(n), n_neighbors), near.ravel()
+    edges = csr_array((np.ones(near.size), ends), shape=(n, n))
+    steps = shortest_path(edges, directed=False, unweighted=True)
+    apart = np.isinf(steps)
+    steps[apart] = steps[~apart].max() + 1.0  # farther than any path is long
+    return unit_rows(X), -steps.astype(np.float32)
+
+
+def _centred(X: Array) -> Array:
+    return X - X.mean(axis=0)
+
+
+VIEWS: tuple[Callable[[Array], Measured], ...] = (
+    centred_cosines,
+    plain_cosines,
+    evened_cosines,
+    geodesics,
+)
+
+
 @dataclass(frozen=True)
 class SimilarityView:
     """Rows of a domain in some coordinates, and their similarities."""
 
     Y: Array  # (n, d) unit rows
-    C: Array  # (n, n) similarities of mean zero and deviation one
+    C: Array  # (n, n) ranked similarities of mean zero and deviation one
     F: Array  # (n, m) clearness of single rows
 
     @classmethod
-    def of(cls, X: Array, n_components: int | None, ranked: bool) -> SimilarityView:
-        """Build a view in all coordinates, or in leading components of square-root variance."""
-        F = clearness(X)
-        X = unit_rows(X)
-        X = X - X.mean(axis=0)
-        if n_components is not None:
-            V = X @ pca(X, n_components)
-            X = V / np.sqrt(np.maximum(np.linalg.norm(V, axis=0), _TINY))
-        Y = unit_rows(X).astype(np.float32)
-        G = Y @ Y.T
-        C = normal_scores(G) if ranked else (G - G.mean()) / max(G.std(), _TINY)
-        return cls(Y, C, F)
+    def of(cls, X: Array, measure: Callable[[Array], Measured]) -> SimilarityView:
+        """Build the view of a measure of similarity."""
+        Y, G = measure(X)
+        C = normal_scores(G.astype(np.float32))
+        C = (C - C.mean()) / max(C.std(), _TINY)  # ties have made them smaller
+        return cls(Y.astype(np.float32), C, clearness(X))
 
 
 def normal_scores(G: Array) -> Array:
@@ -127,8 +186,10 @@ class MatchingProblem:
 
     def loss(self, T: Array) -> float:
         """Return the fused loss of a plan, relative to that of no match."""
+        if self._size <= _TINY:  # all rows are equally similar
+            return 1.0
         kept = float(np.vdot(self.C_s @ T, T @ self.C_t)) + self.mu * self.accord(T)
-        return 1.0 - 2.0 * kept / max(self._size, _TINY)
+        return 1.0 - 2.0 * kept / self._size
 
     def accord(self, T: Array) -> float:
         """Return the correlation of the clearness of partners: 1 if equal, 0 by chance."""
@@ -257,8 +318,8 @@ def match(
     """
     rows_s, rows_t = drawn_rows(X_s, max_rows, rng), drawn_rows(X_t, max_rows, rng)
     views = [
-        (SimilarityView.of(X_s[rows_s], *kind), SimilarityView.of(X_t[rows_t], *kind))
-        for kind in VIEWS
+        (SimilarityView.of(X_s[rows_s], measure), SimilarityView.of(X_t[rows_t], measure))
+        for measure in VIEWS
     ]
     p = np.full(len(rows_s), 1.0 / len(rows_s), dtype=np.float32)
     q = np.full(len(rows_t), 1.0 / len(rows_t), dtype=np.float32)
@@ -270,14 +331,21 @@ def match(
     if mu > 0:
         plans_of = [_starts(cell, mu, n_starts, rng) for cell in cells]
     plans = [
-        c.lifted(T) for c, starts in zip(cells, plans_of, strict=True) for T in starts[:n_kept]
+        [cell.lifted(T) for T in starts[:n_kept]]
+        for cell, starts in zip(cells, plans_of, strict=True)
     ]
-    judges = [MatchingProblem(s.C, t.C, s.F, t.F, p, q, mu) for s, t in views[1:]]
-    losses, improved = zip(*(_judged(plan, judges) for plan in plans), strict=True)
-    counts = np.exp(-(np.array(losses) - min(losses)) / _LOSS_SCALE)
-    counts /= counts.sum()
-    mean = np.tensordot(counts, np.array(improved), axes=1)
-    agreement = _agreement(improved, len(views), views[-1][1].Y, views[-1][0].F)
+    problems = [MatchingProblem(s.C, t.C, s.F, t.F, p, q, mu) for s, t in views]
+    lowest = [
+        min(problem.loss(problem.improved(T, _FINE_STEPS)) for T in found)
+        for problem, found in zip(problems, plans, strict=True)
+    ]
+    best = int(np.argmin(lowest))
+    judge = problems[best]
+    improved = [judge.improved(T, _FINE_STEPS) for found in plans for T in found]
+    losses = np.array([judge.loss(T) for T in improved])
+    counts = np.exp(-(losses - losses.min()) / _LOSS_SCALE)
+    mean = np.tensordot(counts / counts.sum(), np.array(improved), axes=1)
+    agreement = _agreement(improved, losses, len(views), views[best][1].Y, views[best][0].F)
     if agreement < LEAST_AGREEMENT:
         warnings.warn(
             "the two domains could not be matched by structure: independent searches agree by only "
@@ -286,7 +354,8 @@ def match(
             BridgeWarning,
             stacklevel=2,
         )
-    return MatchResult(sinkhorn(mean, p, q, 2 * _SCALINGS), rows_s, rows_t, min(losses), agreement)
+    plan = sinkhorn(mean, p, q, 2 * _SCALINGS)
+    return MatchResult(plan, rows_s, rows_t, float(losses.min()), agreement)
 
 
 def _starts(cells: CoarsePair, mu: float, n_starts: int, rng: np.random.RandomState) -> list[Array]:
@@ -296,29 +365,23 @@ def _starts(cells: CoarsePair, mu: float, n_starts: int, rng: np.random.RandomSt
     return [plan for _, plan in plans]
 
 
-def _judged(plan: Array, judges: list[MatchingProblem]) -> tuple[float, Array]:
-    """Return the mean loss after some steps in each view, and the plan of the last view."""
-    losses = []
-    for problem in judges:
-        improved = problem.improved(plan, _FINE_STEPS)
-        losses.append(problem.loss(improved))
-    return float(np.mean(losses)), improved
-
-
-def _agreement(plans: Sequence[Array], n_views: int, Y_t: Array, F_s: Array) -> float:
+def _agreement(
+    plans: Sequence[Array], losses: Array, n_views: int, Y_t: Array, F_s: Array
+) -> float:
     """Return the mean cosine between the partners that plans of different views assign to a row.
 
-    With S_v the sum of the unit partners over the plans of view v, the sum over pairs of plans from
-    different views is ‖Σ S_v‖² - Σ ‖S_v‖². Plans of one view are not compared: they may share an
-    error of that view.
+    Only the better half of the plans of each view counts. With S_v the sum of their unit partners,
+    the sum over pairs of plans from different views is ‖Σ S_v‖² - Σ ‖S_v‖². Plans of one view are
+    not compared: they may share an error of that view.
     """
     per_view = len(plans) // n_views
-    sums = [
-        np.sum([_places(plan, Y_t, F_s) for plan in plans[i : i + per_view]], axis=0)
-        for i in range(0, len(plans), per_view)
-    ]
+    half = (per_view + 1) // 2
+    sums = []
+    for first in range(0, len(plans), per_view):
+        better = first + np.argsort(losses[first : first + per_view])[:half]
+        sums.append(np.sum([_places(plans[i], Y_t, F_s) for i in better], axis=0))
     pairs = float((np.sum(sums, axis=0) ** 2).sum() - sum((S**2).sum() for S in sums))
-    return pairs / (len(sums[0]) * (len(plans) ** 2 - n_views * per_view**2))
+    return pairs / (len(sums[0]) * half**2 * n_views * (n_views - 1))
 
 
 def _places(plan: Array, Y_t: Array, F_s: Array) -> Array:
