@@ -10,7 +10,9 @@ The loss has many local minima, and the measure of similarity decides how many. 
 uses several views of the data. In each it matches clusters by quadratic assignment and refines the
 plan over small cells, then over rows. Losses of different views are comparable, because only ranks
 of similarities count. So the view with the lowest loss, in which the domains are most alike, judges
-all plans. The result is their mean, weighted by their loss.
+all plans. They are refined in rounds that halve their number. The result is the mean of the last
+ones, weighted by their loss; plans that contradict the best one are left out, because the mean of
+two solutions is none.
 Clearness is used only if plans found by structure alone agree with it. The agreement of the plans
 estimates the quality of the match without labels.
 """
@@ -18,7 +20,7 @@ estimates the quality of the match without labels.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -41,14 +43,14 @@ _COMPONENTS = 16  # of the evened view
 _MOST_NEIGHBORS, _NEIGHBOR_SHARE = 50, 0.2  # of geodesics: fewer give paths through single rows
 _CLUSTERS = (6, 8, 10, 12, 16)
 _CELLS = 150
-_STEP = 0.05  # of the proximal steps, in units of the standardised similarities
-_COARSE_STEPS, _FINE_STEPS = 15, 10
+_COARSE_STEPS, _COARSE_SIZE = 15, 0.05  # sizes in units of the standardised similarities
+_ROUNDS = (10, 20, 40)  # steps over rows; half of the plans enter the next round
+_FINE_SIZE = 0.5  # sharper steps over rows miss the sums of the plan and end in worse minima
 _SCALINGS = 12
 _ASSIGNMENTS = 4
 _SOFT = 1e-2  # weight of pairs outside matched clusters
 _LOSS_SCALE = 6e-3  # a loss higher by this has weight 1/e
 _CLEARNESS_WEIGHT = 0.3  # weight of clearness, if it is used
-_LEAST_ACCORD = 0.1  # correlation from which clearness is used
 _CLEARNESS_NEIGHBORS = 10
 _TINY = 1e-30
 LEAST_AGREEMENT = 0.2
@@ -195,14 +197,38 @@ class MatchingProblem:
         """Return the correlation of the clearness of partners: 1 if equal, 0 by chance."""
         return float(np.vdot(self.F_s, T @ self.F_t))
 
-    def improved(self, T: Array, n_steps: int) -> Array:
-        """Return the plan after proximal steps T ← T exp(-gradient / step), scaled to p and q."""
-        clear = self.F_s @ self.F_t.T * (self.mu / _STEP)
+    def improved(self, T: Array, n_steps: int, size: float) -> Array:
+        """Return the plan after proximal steps T ← T exp(-gradient / size), scaled to p and q."""
+        clear = self.F_s @ self.F_t.T * (self.mu / size)
         for _ in range(n_steps):
-            gain = self.C_s @ T @ self.C_t * (2.0 / _STEP) + clear
+            gain = self.C_s @ T @ self.C_t * (2.0 / size) + clear
             logs = gain + np.log(np.maximum(T, _TINY))
             T = sinkhorn(np.exp(logs - logs.max(axis=1, keepdims=True)), self.p, self.q, _SCALINGS)
         return sinkhorn(T, self.p, self.q, 2 * _SCALINGS)
+
+    def refined(self, T: Array, n_steps: int) -> tuple[float, Array]:
+        """Return the loss and the plan after steps over rows.
+
+        Scaling ends before the sums are exact, and errors in them would look like a better or worse
+        loss. So the loss is that of the plan with exact sums.
+        """
+        T = self.improved(T, n_steps, _FINE_SIZE)
+        return self.loss(with_exact_sums(T, self.p, self.q)), T
+
+
+def with_exact_sums(T: Array, p: Array, q: Array) -> Array:
+    """Lower rows and columns to the sums p and q; fill up those below with the mass that is left.
+
+    >>> with_exact_sums(np.array([[0.6, 0.0], [0.1, 0.3]]), np.full(2, 0.5), np.full(2, 0.5))
+    array([[0.41666667, 0.08333333],
+           [0.08333333, 0.41666667]])
+    """
+    T = T * np.minimum(p / np.maximum(T.sum(axis=1), _TINY), 1.0)[:, None]
+    T = T * np.minimum(q / np.maximum(T.sum(axis=0), _TINY), 1.0)
+    left_s = np.maximum(p - T.sum(axis=1), 0.0)  # rounding can make them negative
+    left_t = np.maximum(q - T.sum(axis=0), 0.0)
+    exact: Array = T + np.outer(left_s, left_t) / max(float(left_s.sum()), _TINY)
+    return exact
 
 
 class CoarsePair:
@@ -221,7 +247,7 @@ class CoarsePair:
         (M_s, A), (M_t, B) = (side.clustered(k, rng) for side in (self.source, self.target))
         K = M_s @ M_t[:, best_assignment(A, B, rng)].T + _SOFT
         plan = sinkhorn(K, problem.p, problem.q, _SCALINGS)
-        plan = problem.improved(plan, _COARSE_STEPS)
+        plan = problem.improved(plan, _COARSE_STEPS, _COARSE_SIZE)
         return problem.loss(plan), plan
 
     def lifted(self, T: Array) -> Array:
@@ -327,7 +353,7 @@ def match(
     plans_of = [_starts(cell, 0.0, n_starts, rng) for cell in cells]
     pairs = zip(cells, plans_of, strict=True)
     accord = np.mean([cell.problem.accord(plan) for cell, plans in pairs for plan in plans])
-    mu = _CLEARNESS_WEIGHT if accord >= _LEAST_ACCORD else 0.0
+    mu = _CLEARNESS_WEIGHT if accord >= _least_accord(min(len(p), len(q))) else 0.0
     if mu > 0:
         plans_of = [_starts(cell, mu, n_starts, rng) for cell in cells]
     plans = [
@@ -336,16 +362,14 @@ def match(
     ]
     problems = [MatchingProblem(s.C, t.C, s.F, t.F, p, q, mu) for s, t in views]
     lowest = [
-        min(problem.loss(problem.improved(T, _FINE_STEPS)) for T in found)
+        min(problem.refined(T, _ROUNDS[0])[0] for T in found)
         for problem, found in zip(problems, plans, strict=True)
     ]
     best = int(np.argmin(lowest))
-    judge = problems[best]
-    improved = [judge.improved(T, _FINE_STEPS) for found in plans for T in found]
-    losses = np.array([judge.loss(T) for T in improved])
-    counts = np.exp(-(losses - losses.min()) / _LOSS_SCALE)
-    mean = np.tensordot(counts / counts.sum(), np.array(improved), axes=1)
-    agreement = _agreement(improved, losses, len(views), views[best][1].Y, views[best][0].F)
+    Y_t, F_s = views[best][1].Y, views[best][0].F
+    refined = [problems[best].refined(T, _ROUNDS[0]) for found in plans for T in found]
+    agreement = _agreement(refined, len(views), Y_t, F_s)
+    refined = _finalists(refined, problems[best])
     if agreement < LEAST_AGREEMENT:
         warnings.warn(
             "the two domains could not be matched by structure: independent searches agree by only "
@@ -354,8 +378,8 @@ def match(
             BridgeWarning,
             stacklevel=2,
         )
-    plan = sinkhorn(mean, p, q, 2 * _SCALINGS)
-    return MatchResult(plan, rows_s, rows_t, float(losses.min()), agreement)
+    plan = sinkhorn(mean_of_one_solution(refined, Y_t, F_s), p, q, 2 * _SCALINGS)
+    return MatchResult(plan, rows_s, rows_t, refined[0][0], agreement)
 
 
 def _starts(cells: CoarsePair, mu: float, n_starts: int, rng: np.random.RandomState) -> list[Array]:
@@ -365,21 +389,50 @@ def _starts(cells: CoarsePair, mu: float, n_starts: int, rng: np.random.RandomSt
     return [plan for _, plan in plans]
 
 
-def _agreement(
-    plans: Sequence[Array], losses: Array, n_views: int, Y_t: Array, F_s: Array
-) -> float:
+def _least_accord(n: int) -> float:
+    """Return the accord from which clearness is used: one standard error of a chance correlation.
+
+    Clearness is a mean over a row and its neighbours, so n rows have fewer independent values.
+    """
+    return float(np.sqrt((1.0 + _CLEARNESS_NEIGHBORS) / n))
+
+
+def _finalists(
+    refined: list[tuple[float, Array]], judge: MatchingProblem
+) -> list[tuple[float, Array]]:
+    """Refine the better half of the plans again and again; return the last ones, the best first."""
+    for n_steps in _ROUNDS[1:]:
+        refined.sort(key=lambda pair: pair[0])
+        refined = [judge.refined(T, n_steps) for _, T in refined[: (len(refined) + 1) // 2]]
+    return sorted(refined, key=lambda pair: pair[0])
+
+
+def mean_of_one_solution(refined: list[tuple[float, Array]], Y_t: Array, F_s: Array) -> Array:
+    """Return the mean of the plans that agree with the first one, the best, weighted by loss."""
+    wanted = _places(refined[0][1], Y_t, F_s)
+    alike = [
+        (loss, T)
+        for loss, T in refined
+        if np.vdot(_places(T, Y_t, F_s), wanted) / len(wanted) >= LEAST_AGREEMENT
+    ] or refined[:1]
+    weights = np.exp([(refined[0][0] - loss) / _LOSS_SCALE for loss, _ in alike])
+    mean: Array = np.tensordot(weights / weights.sum(), np.array([T for _, T in alike]), axes=1)
+    return mean
+
+
+def _agreement(refined: list[tuple[float, Array]], n_views: int, Y_t: Array, F_s: Array) -> float:
     """Return the mean cosine between the partners that plans of different views assign to a row.
 
     Only the better half of the plans of each view counts. With S_v the sum of their unit partners,
     the sum over pairs of plans from different views is ‖Σ S_v‖² - Σ ‖S_v‖². Plans of one view are
     not compared: they may share an error of that view.
     """
-    per_view = len(plans) // n_views
+    per_view = len(refined) // n_views
     half = (per_view + 1) // 2
     sums = []
-    for first in range(0, len(plans), per_view):
-        better = first + np.argsort(losses[first : first + per_view])[:half]
-        sums.append(np.sum([_places(plans[i], Y_t, F_s) for i in better], axis=0))
+    for first in range(0, len(refined), per_view):
+        found = sorted(refined[first : first + per_view], key=lambda pair: pair[0])
+        sums.append(np.sum([_places(T, Y_t, F_s) for _, T in found[:half]], axis=0))
     pairs = float((np.sum(sums, axis=0) ** 2).sum() - sum((S**2).sum() for S in sums))
     return pairs / (len(sums[0]) * half**2 * n_views * (n_views - 1))
 

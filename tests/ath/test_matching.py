@@ -20,8 +20,10 @@ from bridgehash.ath.matching import (
     clearness,
     geodesics,
     match,
+    mean_of_one_solution,
     normal_scores,
     plain_cosines,
+    with_exact_sums,
 )
 
 QUICK = StructuralStart(n_starts=10, n_kept=3)
@@ -86,6 +88,25 @@ def test_scaling_gives_the_wanted_sums():
 
 
 @pytest.mark.parametrize("seed", range(5))
+def test_any_plan_gets_exact_sums_and_one_that_has_them_stays(seed):
+    rng = np.random.default_rng(seed)
+    here = problem(seed)
+    T = rng.random((7, 5)) * (rng.random((7, 5)) < 0.5)
+    exact = with_exact_sums(T / T.sum(), here.p, here.q)
+    assert exact.min() >= 0
+    np.testing.assert_allclose(exact.sum(axis=1), here.p)
+    np.testing.assert_allclose(exact.sum(axis=0), here.q)
+    np.testing.assert_allclose(with_exact_sums(exact, here.p, here.q), exact, atol=1e-12)
+
+
+def test_a_refined_plan_is_judged_with_exact_sums():
+    here = problem()
+    T = np.outer(here.p, here.q) * np.random.default_rng(0).random((7, 5))
+    loss, plan = here.refined(T, 3)
+    assert loss == pytest.approx(here.loss(with_exact_sums(plan, here.p, here.q)))
+
+
+@pytest.mark.parametrize("seed", range(5))
 def test_steps_lower_the_loss_and_keep_the_sums(seed):
     X_s, X_t, _, _ = two_models(seed)
     s, t = SimilarityView.of(X_s, centred_cosines), SimilarityView.of(X_t, centred_cosines)
@@ -93,7 +114,7 @@ def test_steps_lower_the_loss_and_keep_the_sums(seed):
     here = MatchingProblem(s.C, t.C, s.F, t.F, p, q, mu=0.3)
     rng = np.random.default_rng(seed)
     T = sinkhorn(rng.random((90, 90)), p, q, 50)
-    better = here.improved(T, 10)
+    better = here.improved(T, 10, 0.05)
     assert here.loss(better) < here.loss(T)
     np.testing.assert_allclose(better.sum(axis=0), q, atol=1e-3)
 
@@ -219,6 +240,15 @@ def test_neither_rounding_nor_scale_moves_a_match_that_is_there():
         there = match(X, X_t, np.random.RandomState(0), n_starts=8, n_kept=3)
         np.testing.assert_array_equal(here.rows_s, there.rows_s)
         assert np.abs(here.plan - there.plan).sum() < 0.2
+
+
+def test_the_mean_leaves_out_a_plan_that_contradicts_the_best():
+    rng = np.random.default_rng(0)
+    Y_t, F_s = rng.normal(size=(40, 6)), np.zeros((40, 1))
+    best, other = np.eye(40) / 40, np.eye(40)[rng.permutation(40)] / 40
+    near = 0.9 * best + 0.1 * other
+    mean = mean_of_one_solution([(0.2, best), (0.2, near), (0.2, other)], Y_t, F_s)
+    np.testing.assert_allclose(mean, (best + near) / 2)
 
 
 def test_rows_of_equal_entries_are_neither_peaked_nor_warned_about():
