@@ -8,8 +8,11 @@ fused Gromov-Wasserstein loss,
 
 The loss has many local minima, and the measure of similarity decides how many. The search therefore
 uses several views of the data. In each it matches clusters by quadratic assignment and refines the
-plan over small cells, then over rows. The result is the mean of the best plans, weighted by their
-loss.
+plan over small cells, then over rows. Losses of different views are comparable, because only ranks
+of similarities count. So the view with the lowest loss, in which the domains are most alike, judges
+all plans. They are refined in rounds that halve their number. The result is the mean of the last
+ones, weighted by their loss; plans that contradict the best one are left out, because the mean of
+two solutions is none.
 Clearness is used only if plans found by structure alone agree with it. The agreement of the plans
 estimates the quality of the match without labels.
 """
@@ -17,7 +20,7 @@ estimates the quality of the match without labels.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -25,6 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import quadratic_assignment
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import shortest_path
 from scipy.special import ndtri
 from scipy.stats import rankdata, skew
 
@@ -34,20 +39,82 @@ from ..models.feature_maps import drawn_rows
 from ..neighbors.graphs import one_hot
 from ..neighbors.search import nearest_others
 
-VIEWS = ((None, False), (None, True), (16, True), (32, True))  # (components, ranked)
+_COMPONENTS = 16  # of the evened view
+_MOST_NEIGHBORS, _NEIGHBOR_SHARE = 50, 0.2  # of geodesics: fewer give paths through single rows
 _CLUSTERS = (6, 8, 10, 12, 16)
 _CELLS = 150
-_STEP = 0.05  # of the proximal steps, in units of the standardised similarities
-_COARSE_STEPS, _FINE_STEPS = 15, 10
+_COARSE_STEPS, _COARSE_SIZE = 15, 0.05  # sizes in units of the standardised similarities
+_ROUNDS = (10, 20, 40)  # steps over rows; half of the plans enter the next round
+_FINE_SIZE = 0.5  # sharper steps over rows miss the sums of the plan and end in worse minima
 _SCALINGS = 12
 _ASSIGNMENTS = 4
 _SOFT = 1e-2  # weight of pairs outside matched clusters
 _LOSS_SCALE = 6e-3  # a loss higher by this has weight 1/e
 _CLEARNESS_WEIGHT = 0.3  # weight of clearness, if it is used
-_LEAST_ACCORD = 0.1  # correlation from which clearness is used
 _CLEARNESS_NEIGHBORS = 10
 _TINY = 1e-30
 LEAST_AGREEMENT = 0.2
+
+
+Measured = tuple[
+    Array, Array
+]  # coordinates (n, d) in which rows are clustered; similarities (n, n)
+
+
+def centred_cosines(X: Array) -> Measured:
+    """Cosines about the mean of the unit rows: by which features a row differs from the others."""
+    Y = unit_rows(_centred(unit_rows(X)))
+    return Y, Y @ Y.T
+
+
+def plain_cosines(X: Array) -> Measured:
+    """Cosines as they are. Unlike centred ones they say which rows are far from all others."""
+    U = unit_rows(X)
+    return unit_rows(_centred(U)), U @ U.T
+
+
+def evened_cosines(X: Array) -> Measured:
+    """Cosines in leading components, each divided by the square root of its deviation."""
+    U = _centred(unit_rows(X))
+    V = U @ pca(U, _COMPONENTS)
+    Y = unit_rows(V / np.sqrt(np.maximum(np.linalg.norm(V, axis=0), _TINY)))
+    return Y, Y @ Y.T
+
+
+def geodesics(X: Array) -> Measured:
+    """Minus the number of steps between rows on the graph of nearest neighbours.
+
+    For few columns that form a curved band, such as stages of a process. The length of a row
+    counts, which among few columns tells as much as its direction.
+
+    >>> geodesics(np.array([[0.0], [1.0], [2.1], [3.3]]))[1]  # a chain
+    array([[-0., -1., -2., -3.],
+           [-1., -0., -1., -2.],
+           [-2., -1., -0., -1.],
+           [-3., -2., -1., -0.]], dtype=float32)
+    """
+    n = len(X)
+    n_neighbors = min(max(round(_NEIGHBOR_SHARE * n), 1), _MOST_NEIGHBORS)
+    X = _centred(X)
+    near = nearest_others(X, n_neighbors)[1]
+    ends = np.repeat(np.arange(n), n_neighbors), near.ravel()
+    edges = csr_array((np.ones(near.size), ends), shape=(n, n))
+    steps = shortest_path(edges, directed=False, unweighted=True)
+    apart = np.isinf(steps)
+    steps[apart] = steps[~apart].max() + 1.0  # farther than any path is long
+    return unit_rows(X), -steps.astype(np.float32)
+
+
+def _centred(X: Array) -> Array:
+    return X - X.mean(axis=0)
+
+
+VIEWS: tuple[Callable[[Array], Measured], ...] = (
+    centred_cosines,
+    plain_cosines,
+    evened_cosines,
+    geodesics,
+)
 
 
 @dataclass(frozen=True)
@@ -55,22 +122,16 @@ class SimilarityView:
     """Rows of a domain in some coordinates, and their similarities."""
 
     Y: Array  # (n, d) unit rows
-    C: Array  # (n, n) similarities of mean zero and deviation one
+    C: Array  # (n, n) ranked similarities of mean zero and deviation one
     F: Array  # (n, m) clearness of single rows
 
     @classmethod
-    def of(cls, X: Array, n_components: int | None, ranked: bool) -> SimilarityView:
-        """Build a view in all coordinates, or in leading components of square-root variance."""
-        F = clearness(X)
-        X = unit_rows(X)
-        X = X - X.mean(axis=0)
-        if n_components is not None:
-            V = X @ pca(X, n_components)
-            X = V / np.sqrt(np.maximum(np.linalg.norm(V, axis=0), _TINY))
-        Y = unit_rows(X).astype(np.float32)
-        G = Y @ Y.T
-        C = normal_scores(G) if ranked else (G - G.mean()) / max(G.std(), _TINY)
-        return cls(Y, C, F)
+    def of(cls, X: Array, measure: Callable[[Array], Measured]) -> SimilarityView:
+        """Build the view of a measure of similarity."""
+        Y, G = measure(X)
+        C = normal_scores(G.astype(np.float32))
+        C = (C - C.mean()) / max(C.std(), _TINY)  # ties have made them smaller
+        return cls(Y.astype(np.float32), C, clearness(X))
 
 
 def normal_scores(G: Array) -> Array:
@@ -127,21 +188,47 @@ class MatchingProblem:
 
     def loss(self, T: Array) -> float:
         """Return the fused loss of a plan, relative to that of no match."""
+        if self._size <= _TINY:  # all rows are equally similar
+            return 1.0
         kept = float(np.vdot(self.C_s @ T, T @ self.C_t)) + self.mu * self.accord(T)
-        return 1.0 - 2.0 * kept / max(self._size, _TINY)
+        return 1.0 - 2.0 * kept / self._size
 
     def accord(self, T: Array) -> float:
         """Return the correlation of the clearness of partners: 1 if equal, 0 by chance."""
         return float(np.vdot(self.F_s, T @ self.F_t))
 
-    def improved(self, T: Array, n_steps: int) -> Array:
-        """Return the plan after proximal steps T ← T exp(-gradient / step), scaled to p and q."""
-        clear = self.F_s @ self.F_t.T * (self.mu / _STEP)
+    def improved(self, T: Array, n_steps: int, size: float) -> Array:
+        """Return the plan after proximal steps T ← T exp(-gradient / size), scaled to p and q."""
+        clear = self.F_s @ self.F_t.T * (self.mu / size)
         for _ in range(n_steps):
-            gain = self.C_s @ T @ self.C_t * (2.0 / _STEP) + clear
+            gain = self.C_s @ T @ self.C_t * (2.0 / size) + clear
             logs = gain + np.log(np.maximum(T, _TINY))
             T = sinkhorn(np.exp(logs - logs.max(axis=1, keepdims=True)), self.p, self.q, _SCALINGS)
         return sinkhorn(T, self.p, self.q, 2 * _SCALINGS)
+
+    def refined(self, T: Array, n_steps: int) -> tuple[float, Array]:
+        """Return the loss and the plan after steps over rows.
+
+        Scaling ends before the sums are exact, and errors in them would look like a better or worse
+        loss. So the loss is that of the plan with exact sums.
+        """
+        T = self.improved(T, n_steps, _FINE_SIZE)
+        return self.loss(with_exact_sums(T, self.p, self.q)), T
+
+
+def with_exact_sums(T: Array, p: Array, q: Array) -> Array:
+    """Lower rows and columns to the sums p and q; fill up those below with the mass that is left.
+
+    >>> with_exact_sums(np.array([[0.6, 0.0], [0.1, 0.3]]), np.full(2, 0.5), np.full(2, 0.5))
+    array([[0.41666667, 0.08333333],
+           [0.08333333, 0.41666667]])
+    """
+    T = T * np.minimum(p / np.maximum(T.sum(axis=1), _TINY), 1.0)[:, None]
+    T = T * np.minimum(q / np.maximum(T.sum(axis=0), _TINY), 1.0)
+    left_s = np.maximum(p - T.sum(axis=1), 0.0)  # rounding can make them negative
+    left_t = np.maximum(q - T.sum(axis=0), 0.0)
+    exact: Array = T + np.outer(left_s, left_t) / max(float(left_s.sum()), _TINY)
+    return exact
 
 
 class CoarsePair:
@@ -160,7 +247,7 @@ class CoarsePair:
         (M_s, A), (M_t, B) = (side.clustered(k, rng) for side in (self.source, self.target))
         K = M_s @ M_t[:, best_assignment(A, B, rng)].T + _SOFT
         plan = sinkhorn(K, problem.p, problem.q, _SCALINGS)
-        plan = problem.improved(plan, _COARSE_STEPS)
+        plan = problem.improved(plan, _COARSE_STEPS, _COARSE_SIZE)
         return problem.loss(plan), plan
 
     def lifted(self, T: Array) -> Array:
@@ -257,8 +344,8 @@ def match(
     """
     rows_s, rows_t = drawn_rows(X_s, max_rows, rng), drawn_rows(X_t, max_rows, rng)
     views = [
-        (SimilarityView.of(X_s[rows_s], *kind), SimilarityView.of(X_t[rows_t], *kind))
-        for kind in VIEWS
+        (SimilarityView.of(X_s[rows_s], measure), SimilarityView.of(X_t[rows_t], measure))
+        for measure in VIEWS
     ]
     p = np.full(len(rows_s), 1.0 / len(rows_s), dtype=np.float32)
     q = np.full(len(rows_t), 1.0 / len(rows_t), dtype=np.float32)
@@ -266,18 +353,23 @@ def match(
     plans_of = [_starts(cell, 0.0, n_starts, rng) for cell in cells]
     pairs = zip(cells, plans_of, strict=True)
     accord = np.mean([cell.problem.accord(plan) for cell, plans in pairs for plan in plans])
-    mu = _CLEARNESS_WEIGHT if accord >= _LEAST_ACCORD else 0.0
+    mu = _CLEARNESS_WEIGHT if accord >= _least_accord(min(len(p), len(q))) else 0.0
     if mu > 0:
         plans_of = [_starts(cell, mu, n_starts, rng) for cell in cells]
     plans = [
-        c.lifted(T) for c, starts in zip(cells, plans_of, strict=True) for T in starts[:n_kept]
+        [cell.lifted(T) for T in starts[:n_kept]]
+        for cell, starts in zip(cells, plans_of, strict=True)
     ]
-    judges = [MatchingProblem(s.C, t.C, s.F, t.F, p, q, mu) for s, t in views[1:]]
-    losses, improved = zip(*(_judged(plan, judges) for plan in plans), strict=True)
-    counts = np.exp(-(np.array(losses) - min(losses)) / _LOSS_SCALE)
-    counts /= counts.sum()
-    mean = np.tensordot(counts, np.array(improved), axes=1)
-    agreement = _agreement(improved, len(views), views[-1][1].Y, views[-1][0].F)
+    problems = [MatchingProblem(s.C, t.C, s.F, t.F, p, q, mu) for s, t in views]
+    lowest = [
+        min(problem.refined(T, _ROUNDS[0])[0] for T in found)
+        for problem, found in zip(problems, plans, strict=True)
+    ]
+    best = int(np.argmin(lowest))
+    Y_t, F_s = views[best][1].Y, views[best][0].F
+    refined = [problems[best].refined(T, _ROUNDS[0]) for found in plans for T in found]
+    agreement = _agreement(refined, len(views), Y_t, F_s)
+    refined = _finalists(refined, problems[best])
     if agreement < LEAST_AGREEMENT:
         warnings.warn(
             "the two domains could not be matched by structure: independent searches agree by only "
@@ -286,7 +378,8 @@ def match(
             BridgeWarning,
             stacklevel=2,
         )
-    return MatchResult(sinkhorn(mean, p, q, 2 * _SCALINGS), rows_s, rows_t, min(losses), agreement)
+    plan = sinkhorn(mean_of_one_solution(refined, Y_t, F_s), p, q, 2 * _SCALINGS)
+    return MatchResult(plan, rows_s, rows_t, refined[0][0], agreement)
 
 
 def _starts(cells: CoarsePair, mu: float, n_starts: int, rng: np.random.RandomState) -> list[Array]:
@@ -296,29 +389,52 @@ def _starts(cells: CoarsePair, mu: float, n_starts: int, rng: np.random.RandomSt
     return [plan for _, plan in plans]
 
 
-def _judged(plan: Array, judges: list[MatchingProblem]) -> tuple[float, Array]:
-    """Return the mean loss after some steps in each view, and the plan of the last view."""
-    losses = []
-    for problem in judges:
-        improved = problem.improved(plan, _FINE_STEPS)
-        losses.append(problem.loss(improved))
-    return float(np.mean(losses)), improved
+def _least_accord(n: int) -> float:
+    """Return the accord from which clearness is used: one standard error of a chance correlation.
+
+    Clearness is a mean over a row and its neighbours, so n rows have fewer independent values.
+    """
+    return float(np.sqrt((1.0 + _CLEARNESS_NEIGHBORS) / n))
 
 
-def _agreement(plans: Sequence[Array], n_views: int, Y_t: Array, F_s: Array) -> float:
+def _finalists(
+    refined: list[tuple[float, Array]], judge: MatchingProblem
+) -> list[tuple[float, Array]]:
+    """Refine the better half of the plans again and again; return the last ones, the best first."""
+    for n_steps in _ROUNDS[1:]:
+        refined.sort(key=lambda pair: pair[0])
+        refined = [judge.refined(T, n_steps) for _, T in refined[: (len(refined) + 1) // 2]]
+    return sorted(refined, key=lambda pair: pair[0])
+
+
+def mean_of_one_solution(refined: list[tuple[float, Array]], Y_t: Array, F_s: Array) -> Array:
+    """Return the mean of the plans that agree with the first one, the best, weighted by loss."""
+    wanted = _places(refined[0][1], Y_t, F_s)
+    alike = [
+        (loss, T)
+        for loss, T in refined
+        if np.vdot(_places(T, Y_t, F_s), wanted) / len(wanted) >= LEAST_AGREEMENT
+    ] or refined[:1]
+    weights = np.exp([(refined[0][0] - loss) / _LOSS_SCALE for loss, _ in alike])
+    mean: Array = np.tensordot(weights / weights.sum(), np.array([T for _, T in alike]), axes=1)
+    return mean
+
+
+def _agreement(refined: list[tuple[float, Array]], n_views: int, Y_t: Array, F_s: Array) -> float:
     """Return the mean cosine between the partners that plans of different views assign to a row.
 
-    With S_v the sum of the unit partners over the plans of view v, the sum over pairs of plans from
-    different views is ‖Σ S_v‖² - Σ ‖S_v‖². Plans of one view are not compared: they may share an
-    error of that view.
+    Only the better half of the plans of each view counts. With S_v the sum of their unit partners,
+    the sum over pairs of plans from different views is ‖Σ S_v‖² - Σ ‖S_v‖². Plans of one view are
+    not compared: they may share an error of that view.
     """
-    per_view = len(plans) // n_views
-    sums = [
-        np.sum([_places(plan, Y_t, F_s) for plan in plans[i : i + per_view]], axis=0)
-        for i in range(0, len(plans), per_view)
-    ]
+    per_view = len(refined) // n_views
+    half = (per_view + 1) // 2
+    sums = []
+    for first in range(0, len(refined), per_view):
+        found = sorted(refined[first : first + per_view], key=lambda pair: pair[0])
+        sums.append(np.sum([_places(T, Y_t, F_s) for _, T in found[:half]], axis=0))
     pairs = float((np.sum(sums, axis=0) ** 2).sum() - sum((S**2).sum() for S in sums))
-    return pairs / (len(sums[0]) * (len(plans) ** 2 - n_views * per_view**2))
+    return pairs / (len(sums[0]) * half**2 * n_views * (n_views - 1))
 
 
 def _places(plan: Array, Y_t: Array, F_s: Array) -> Array:

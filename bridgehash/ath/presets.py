@@ -101,7 +101,13 @@ PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
         "completion": "propagated",
     },
 }
-PRESETS["structural"] = PRESETS["unsupervised"] | {"start": "structural", "lam": 1.0}
+PRESETS["structural"] = PRESETS["unsupervised"] | {
+    "start": "structural",
+    "lam": 1.0,
+    # A match is less certain than common columns: more partners, and directions that count alike.
+    "bipartite": AdaptiveBipartite(n_neighbors=20, metric="cosine", both_ways=True),
+    "codes": BalancedCodes(decorrelation=0.5),
+}
 PRESETS["paired"] = {  # T1 alone: pairs have one code
     **_constants(1.0, 1.0, 0.0, 0.0, 0.0),
     "source_graph": "none",
