@@ -33,7 +33,7 @@ from .._core.progress import progress
 from .._core.validation import Flag, Rules, Size
 from ..models.base import TrainingData, check_rows
 from ..models.encoder import LinearEncoder
-from ..models.feature_maps import UnitRows
+from ..models.feature_maps import RowsAndKernel, UnitRows
 from ..neighbors.graphs import neighbors_for
 from ..streaming.blocks import BLOCK_BYTES, CACHE_BYTES, Blocks, as_blocks
 from ..streaming.mappers import cluster_mapper, use_mapper
@@ -214,10 +214,15 @@ class Features:
 
     def encoder(self, A: Array) -> LinearEncoder:
         """Return the hash function over raw rows, from a projection of the rows of Z."""
-        projection = self.back(A)
+        projection, mean, maps, intercept = self.back(A), self.mean, self.maps, None
+        if maps and isinstance(maps[-1], RowsAndKernel):
+            intercept = -(mean @ projection) / self.scale
+            mean = array_namespace(mean).zeros_like(mean)
+            last, projection = maps[-1].folded(projection)
+            maps = [*maps[:-1], last]
         if isinstance(projection, np.ndarray):
             projection = np.ascontiguousarray(projection)
-        return LinearEncoder(projection, self.mean, self.scale, self.maps)
+        return LinearEncoder(projection, mean, self.scale, maps, intercept)
 
 
 def _features(

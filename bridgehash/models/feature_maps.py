@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import copy
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
@@ -27,7 +28,7 @@ from .._core.validation import (
     check_magnitude,
     check_parameters,
 )
-from .contents import Contents, Number, Part, Values, Width
+from .contents import Contents, Maybe, Number, Part, Values, Width
 
 _MOST_ANCHORS = 3000  # of n_anchors="auto"
 _LEAST_SHARE = 1e-6  # of the largest eigenvalue of a kernel: smaller ones are rounding
@@ -287,8 +288,8 @@ class RowsAndKernel(BaseFeatureMap):
     Attributes
     ----------
     kernel_ : AnchorKernel
-    basis_ : array of shape (n_anchors, n_anchors)
-        K^(-1/2) times the weight.
+    basis_ : array of shape (n_anchors, n_anchors) or None
+        K^(-1/2) times the weight; None: the map returns φ as it is (see `folded`).
     """
 
     _rules: ClassVar[Rules] = {
@@ -300,7 +301,7 @@ class RowsAndKernel(BaseFeatureMap):
         "n_features_in_": Width("d"),
         "n_features_out_": Width("m"),
         "kernel_": Part("AnchorKernel"),
-        "basis_": Values("a a"),
+        "basis_": Maybe(Values("a a")),
     }
 
     def __init__(
@@ -321,9 +322,23 @@ class RowsAndKernel(BaseFeatureMap):
         values, vectors = eigh(K, check_finite=False)
         kept = values > values[-1] * _LEAST_SHARE
         root = vectors[:, kept] / values[kept] ** 0.25  # the product does not depend on its signs
-        self.basis_: Array = like(self.weight * root @ root.T, X, X.dtype)
+        self.basis_: Array | None = like(self.weight * root @ root.T, X, X.dtype)
         return X.shape[1] + int(self.basis_.shape[1])
 
     def _map(self, X: Array) -> Array:
-        coordinates = self.kernel_.transform(X) @ like(self.basis_, X, X.dtype)
+        coordinates = self.kernel_.transform(X)
+        if self.basis_ is not None:
+            coordinates = coordinates @ like(self.basis_, X, X.dtype)
         return array_namespace(X).concat([X, coordinates], axis=1)
+
+    def folded(self, projection: Array) -> tuple[RowsAndKernel, Array]:
+        """Return a map without the basis, and the projection that gives the same results with it.
+
+        An encoder then needs neither to store the basis nor to multiply by it.
+        """
+        assert self.basis_ is not None
+        d, xp = self.n_features_in_, array_namespace(projection)
+        last = like(self.basis_, projection, projection.dtype) @ projection[d:, :]
+        plain = copy(self)
+        plain.basis_ = None
+        return plain, xp.concat([projection[:d, :], last], axis=0)

@@ -223,6 +223,15 @@ def test_coordinates_of_the_kernel_have_its_inner_products():
     np.testing.assert_allclose(Z[:, 4:] @ Z[:, 4:].T, expected, atol=1e-4)
 
 
+def test_a_map_without_its_basis_gives_the_same_projections():
+    X = np.random.default_rng(9).normal(size=(60, 4))
+    mapped = RowsAndKernel(40, random_state=0).fit(X)
+    A = np.random.default_rng(10).normal(size=(44, 3))
+    plain, folded = mapped.folded(A)
+    assert plain.basis_ is None
+    np.testing.assert_allclose(plain.transform(X) @ folded, mapped.transform(X) @ A, atol=1e-9)
+
+
 # --- ATH.paired
 
 
