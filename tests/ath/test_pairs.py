@@ -238,9 +238,9 @@ def test_a_map_without_its_basis_gives_the_same_projections():
 @pytest.mark.parametrize("n_pairs", [40, 150, 500])
 @pytest.mark.parametrize("all_rows", [False, True])
 def test_it_finds_more_neighbours_than_a_ridge_map_or_a_rotation(n_pairs, all_rows):
-    scores = np.zeros((3, 3))
-    for seed in range(3):
-        X_s, X_t, Q_s, Q_t = two_views(seed=seed)
+    scores = np.zeros((2, 3))
+    for seed in range(2):
+        X_s, X_t, Q_s, Q_t = two_views(n=600, seed=seed)
         X_t = X_t if all_rows else X_t[:n_pairs]
         for i, make in enumerate((ATH.paired, RidgeMap, Procrustes)):
             model = make(32, random_state=0).fit(X_s, X_t, pairs=same(n_pairs))
