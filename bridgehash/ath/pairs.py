@@ -251,6 +251,12 @@ class PairStart(BaseEstimator):
         E = (V / np.sqrt(np.maximum(values, 0.0) + self.evenness * values.sum())) @ V.T
         G = (X @ E).T @ (predicted @ E)
         values, V = eigh((G + G.T) / 2.0, check_finite=False)
+        if not values[-1] > 0:
+            raise InputError(
+                "no direction of the source follows the target in the paired rows; pair more rows, "
+                "which differ in both domains",
+                "pairs",
+            )
         P = E @ V[:, values > values[-1] * _LEAST_VALUE][:, ::-1]
         return P * majority_sign(X_s @ P)  # independent of the order of the rows
 

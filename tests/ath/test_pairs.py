@@ -326,6 +326,12 @@ def test_pairs_of_equal_rows_are_refused_by_name(column, name):
         ATH.paired(8).fit(X_s, X_t, pairs=pairs)
 
 
+def test_pairs_that_become_equal_at_unit_norm_are_refused():
+    X_s, X_t = np.array([[1.0], [2.0], [3.0], [-1.0]]), np.random.default_rng(0).normal(size=(3, 4))
+    with pytest.raises(ValueError, match="pairs: no direction of the source follows the target"):
+        ATH.paired(8).fit(X_s, X_t, pairs=same(3))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
