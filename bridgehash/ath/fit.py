@@ -512,6 +512,8 @@ def check_in_blocks(ath: Any, device: str | None = None) -> None:
     }
     if device is not None:
         given["device"] = device
+    if ath.center == "pairs":
+        given["center"] = ath.center
     if not isinstance(part(ath, "start"), PCAStart | LabelStart):
         given["start"] = ath.start
     if given:

@@ -16,6 +16,7 @@ from bridgehash import (
     UnitRows,
 )
 from bridgehash._core.linalg import procrustes
+from bridgehash.ath.fit import check_in_blocks
 from bridgehash.ath.pairs import mutual_pairs, predictor, towards_procrustes
 from bridgehash.ath.starts import StartContext
 from bridgehash.codes import hamming
@@ -324,6 +325,12 @@ def test_pairs_of_equal_rows_are_refused_by_name(column, name):
     pairs[:, column] = 3
     with pytest.raises(ValueError, match=f"pairs: all paired rows of {name} are equal"):
         ATH.paired(8).fit(X_s, X_t, pairs=pairs)
+
+
+def test_centring_on_pairs_needs_all_rows_in_memory():
+    with pytest.raises(ValueError, match="in blocks with center='pairs'"):
+        check_in_blocks(ATH(8, center="pairs"))
+    check_in_blocks(ATH(8))
 
 
 def test_pairs_that_become_equal_at_unit_norm_are_refused():
