@@ -14,7 +14,7 @@ names the features. Scores are fractions, mean ± standard deviation over the se
   with many anchors reproduces the labels of rows that it has seen, so this is close to a database
   of learned codes.
 * learned codes: the fit of "labels", but the database holds the codes that the fit assigned to its
-  training rows, from their labels (`source_codes_`, `target_codes_`).
+  training rows, from their labels (`training_codes_`).
 * labels of half: only a random half of the training rows is seen, with labels; the database is the
   other half, so no label of the database is known.
 * pairs: all training rows are known pairs without labels. `map@100` counts the first 100.
@@ -80,7 +80,7 @@ def by_labels(spec: TaskSpec, task: PairedTask, ath: ATH, seed: int) -> Scores:
 def by_learned_codes(spec: TaskSpec, task: PairedTask, ath: ATH, seed: int) -> Scores:
     """Fit with the labels of both views; search the codes that the fit assigned."""
     ath.fit(task.X_train, task.Z_train, y_source=task.y_train, y_target=task.y_train)
-    learned = {"source": ath.source_codes_, "target": ath.target_codes_}
+    learned = ath.training_codes_
     return {
         f"map, {asks.feature} -> {holds.feature}": map_of(ath.encode(X, a), learned[b], task)
         for a, b, X, asks, holds in (

@@ -16,7 +16,6 @@ from sklearn.base import BaseEstimator
 
 from . import baselines
 from ._core.errors import InputError, unknown
-from ._core.validation import class_ids
 from .ath import ATH
 from .ath.presets import AUTHORS, PUBLISHED, Published
 from .baselines import Shared
@@ -82,6 +81,7 @@ _ATH: dict[str, About] = {
     "supervised": About("supervised", _PAPER, ("y_source", "y_target")),
     "kernel": About("supervised", _PAPER, ("y_source", "y_target")),
     "propagated": About("semi-supervised", _OURS, ("y_source",)),
+    "adopted": About("semi-supervised", _OURS, ("y_source",)),
     "paired": About("paired", _OURS, ("pairs",)),
     "structural": About("unsupervised", _OURS),
 }
@@ -153,48 +153,3 @@ def find_method(name: str) -> Method:
     if name not in METHODS:
         raise InputError(unknown("method", name, METHODS), "method")
     return METHODS[name]
-
-
-_KERNEL_ROWS = 100_000  # of both domains; similarities to 3,000 anchors then take 2.4 GB
-
-
-def choose_preset(
-    X_source: Any,
-    X_target: Any,
-    *,
-    y_source: Any = None,
-    y_target: Any = None,
-    pairs: Any = None,
-    published: bool = False,
-    in_blocks: bool = False,
-) -> tuple[str, str]:
-    """Choose the preset of ATH that suits the given data; also return the reason in words.
-
-    With `published`, one of the four variants of the paper. `in_blocks` says that rows may be read
-    in blocks, which a kernel does not allow.
-
-    >>> import numpy as np
-    >>> X, y = np.ones((3, 2)), np.array([0, 1, -1])
-    >>> choose_preset(X, X, y_source=y)
-    ('propagated', 'some rows are labelled')
-    """
-    if published:
-        if y_source is None:
-            return "unsupervised", "no labels of the source"
-        if y_target is None:
-            return "semi_supervised", "labels of the source"
-        return "supervised", "labels of both domains"
-    if pairs is not None:
-        return "paired", "pairs given"
-    labels = class_ids(y_source, y_target)
-    if any(y is not None for y in labels):
-        if all(y is not None and (y >= 0).all() for y in labels):
-            if in_blocks:
-                return "supervised", "all rows are labelled; a kernel cannot read rows in blocks"
-            if X_source.shape[0] + X_target.shape[0] > _KERNEL_ROWS:
-                return "supervised", f"all rows are labelled; more than {_KERNEL_ROWS:,} of them"
-            return "kernel", "all rows are labelled"
-        return "propagated", "some rows are labelled"
-    if X_source.shape[1] == X_target.shape[1]:
-        return "unsupervised", "no labels, equal numbers of columns"
-    return "structural", "no labels, different columns"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -18,6 +18,7 @@ from .errors import InputError
 from .linalg import Array
 
 FLOATS = [np.float64, np.float32]
+_NAME = re.compile(r"[^\W_][\w .+-]{0,63}")  # of a domain
 UNKNOWN = -1  # the label of a sample whose class is not known, as in scikit-learn
 
 
@@ -63,13 +64,12 @@ def check_foreign(X: Any, name: str) -> Any:
     return X
 
 
-def check_same_library(X_source: Any, X_target: Any) -> None:
+def check_same_library(X: Sequence[Any], names: Sequence[str]) -> None:
     """Refuse arrays of two libraries, or on two devices."""
-    places = [
-        f"{name.split('.')[-1]} ({device})" for name, device in map(place, (X_source, X_target))
-    ]
-    if places[0] != places[1]:
-        raise InputError(f"X_source is {places[0]}, X_target is {places[1]}; convert one of them")
+    places = [f"{name.split('.')[-1]} ({device})" for name, device in map(place, X)]
+    for name, found in zip(names, places, strict=True):
+        if found != places[0]:
+            raise InputError(f"{names[0]} is {places[0]}, {name} is {found}; convert one of them")
 
 
 def check_labels(y: ArrayLike | None, n: int, name: str) -> NDArray[Any] | None:
@@ -105,50 +105,71 @@ def _checked_objects(y: NDArray[Any], name: str) -> NDArray[Any]:
     )
 
 
-def check_pairs(pairs: ArrayLike | None, n_source: int, n_target: int) -> NDArray[np.intp] | None:
-    """Return row numbers of both domains, shape (p, 2), or None where none were given."""
+def check_name(name: Any) -> str:
+    """Return the name of a domain, or raise `InputError`."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InputError(
+            f"{name!r} cannot name a domain; use up to 64 letters, digits, blanks and _ . + -, "
+            "with a letter or digit first",
+            "domain",
+        )
+    return name
+
+
+def check_pairs(
+    pairs: ArrayLike | None, sizes: Sequence[int], names: Sequence[str] = ("source", "target")
+) -> NDArray[np.intp] | None:
+    """Return row numbers, one column per domain, or None where none were given.
+
+    With more than two domains, -1 marks a domain that has no such row.
+    """
     if pairs is None:
         return None
-    checked = to_numpy(pairs)
-    if checked.ndim != 2 or checked.shape[1] != 2 or checked.dtype.kind not in "iu":
+    checked, n_domains = to_numpy(pairs), len(sizes)
+    if checked.ndim != 2 or checked.shape[1] != n_domains or checked.dtype.kind not in "iu":
+        listed = " and ".join(f"a row of the {name}" for name in names)
         raise InputError(
-            f"shape {checked.shape}, type {checked.dtype}; two whole numbers per pair are needed, "
-            "a row of the source and a row of the target",
+            f"shape {checked.shape}, type {checked.dtype}; "
+            + ("two whole numbers per pair" if n_domains == 2 else f"{n_domains} whole numbers")
+            + f" are needed, {listed}",
             "pairs",
         )
-    for column, n, name in ((0, n_source, "source"), (1, n_target, "target")):
-        rows = checked[:, column]
-        if len(rows) and not 0 <= rows.min() <= rows.max() < n:
+    checked = checked.astype(np.intp)
+    least = 0 if n_domains == 2 else -1
+    for rows, n, name in zip(checked.T, sizes, names, strict=True):
+        if len(rows) and not least <= rows.min() <= rows.max() < n:
             raise InputError(f"names rows of the {name} outside 0..{n - 1}", "pairs")
-    return checked.astype(np.intp)
+    return checked
 
 
-def class_ids(
-    y_source: NDArray[Any] | None, y_target: NDArray[Any] | None
-) -> tuple[NDArray[np.intp] | None, NDArray[np.intp] | None]:
-    """Return the labels of two domains as ids of all their classes; -1 and None stay.
+def classes_of(*labels: NDArray[Any] | None) -> NDArray[Any] | None:
+    """Return all classes of several domains, sorted; None if no domain has labels."""
+    given = [y for y in labels if y is not None]
+    if not given:
+        return None
+    if len({y.dtype.kind in "USO" for y in given}) > 1:
+        raise InputError("labels of all domains must be text, or all of them numbers")
+    classes = np.unique(np.concatenate([_signed(y) for y in given]))
+    return classes[classes != UNKNOWN] if classes.dtype.kind in "iu" else classes
+
+
+def class_ids(*labels: NDArray[Any] | None) -> tuple[NDArray[np.intp] | None, ...]:
+    """Return the labels of several domains as ids of all their classes; -1 and None stay.
 
     >>> class_ids(np.array(["cat", "dog"]), np.array(["dog", "emu"]))
     (array([0, 1]), array([1, 2]))
     """
-    y_source, y_target = (
-        y.astype(np.int64) if y is not None and y.dtype.kind == "u" else y
-        for y in (y_source, y_target)
+    classes = classes_of(*labels)
+    return tuple(
+        None if y is None or classes is None else _lookup(_signed(y), classes) for y in labels
     )
-    given = [y for y in (y_source, y_target) if y is not None]
-    if not given:
-        return None, None
-    if len({y.dtype.kind in "USO" for y in given}) > 1:
-        raise InputError("y_source and y_target must both hold text or both hold numbers")
-    classes = np.unique(np.concatenate(given))
-    if classes.dtype.kind in "iu":
-        classes = classes[classes != UNKNOWN]
-    return _lookup(y_source, classes), _lookup(y_target, classes)
 
 
-def _lookup(y: NDArray[Any] | None, classes: NDArray[Any]) -> NDArray[np.intp] | None:
-    if y is None:
-        return None
+def _signed(y: NDArray[Any]) -> NDArray[Any]:
+    return y.astype(np.int64) if y.dtype.kind == "u" else y
+
+
+def _lookup(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
     if len(classes) == 0:
         return np.full(len(y), UNKNOWN, dtype=np.intp)
     ids = np.clip(np.searchsorted(classes, y), 0, len(classes) - 1)

@@ -19,8 +19,8 @@ from .._core.arrays import array_namespace, row_squares, take_rows
 from .._core.errors import InputError
 from .._core.linalg import Array, unit_rows
 from .._core.validation import Flag, OneOf, Range, Rules
-from ..models.base import TrainingData
 from ..models.contents import Contents, Given
+from ..models.training import TrainingData
 from ..neighbors.graphs import Graph, SparseGraph, from_rows, label_graph, row_shares
 from ..neighbors.search import N_PROBE, NProbe, find_neighbors
 from .steps import graph_gamma, graph_step, simplex_projection

@@ -6,10 +6,12 @@ fit: the first codes, the B-step, and the weight of each row in T1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -19,7 +21,7 @@ from .._core.arrays import array_namespace, like, take_rows, to_numpy
 from .._core.errors import InputError
 from .._core.linalg import Array
 from .._core.validation import Range, Rules
-from ..models.base import Ids, TrainingData
+from ..models.training import Domains, Ids
 from ..neighbors.graphs import one_hot, operator
 from .steps import code_step
 
@@ -29,168 +31,200 @@ _SWEEPS = 30
 _ASSIGNED = 2000  # most classes that are assigned anew in each step; it costs their cube
 _ENUMERATED = 20  # bits up to which distinct words are drawn from the list of all
 
-Pair = tuple[Array, Array]
-
 
 class Codes(Protocol):
-    """The codes of one fit."""
+    """The codes of one fit; lists have one entry per domain."""
 
-    weights: tuple[Array | None, Array | None]  # None: all one
+    weights: Sequence[Array | None]  # of the rows in T1; None: all one
 
-    def first(self, H_s: Array, H_t: Array) -> Pair:
+    def first(self, H: Sequence[Array]) -> list[Array]:
         """Return the codes before the first A-step."""
 
-    def step(self, H_s: Array, H_t: Array) -> Pair:
+    def step(self, H: Sequence[Array]) -> list[Array]:
         """Return the codes that minimise T1."""
 
 
 class BalancedCodes(BaseEstimator):
     """The codes of the paper: each bit is +1 for half of the rows of a domain (Eq. 19).
 
+    If a domain has given codes, each bit is +1 for the share of rows that it has there.
+
     Parameters
     ----------
     decorrelation : float, default=0.0
         How far projections are whitened before their signs are taken: 0 is the step of the paper,
-        0.5 is full whitening. Without it many bits repeat each other.
+        0.5 is full whitening. Without it many bits repeat each other. Given codes are not whitened.
     """
 
-    weights = (None, None)
     _rules: ClassVar[Rules] = {"decorrelation": Range(0, 0.5)}
 
     def __init__(self, decorrelation: float = 0.0) -> None:
         self.decorrelation = decorrelation
 
     def begin(
-        self,
-        data: TrainingData,
-        n_bits: int,
-        alphas: tuple[float, float],
-        rng: np.random.RandomState,
+        self, data: Domains, n_bits: int, alphas: Sequence[float], rng: np.random.RandomState
     ) -> Codes:
-        """Return the same rule for all data."""
-        return self
+        """Return the rule for these domains."""
+        return BalancedSigns(self.decorrelation, self.shares(data), [None] * len(data.X))
 
-    def first(self, H_s: Array, H_t: Array) -> Pair:
+    def shares(self, data: Domains) -> Array | None:
+        """Return the share of +1 in each bit of the given codes; None if there are none."""
+        given = [(B > 0).mean(axis=0) for B in data.codes if B is not None]
+        return np.mean(given, axis=0) if given else None
+
+
+@dataclass
+class BalancedSigns:
+    """Signs by the median of each bit, or by the quantile that gives its share."""
+
+    decorrelation: float
+    shares: Array | None  # of +1 in each bit; None: one half
+    weights: Sequence[Array | None]
+
+    def first(self, H: Sequence[Array]) -> list[Array]:
         """Return signs, not balanced, as in Algorithm 1."""
-        return signs(H_s), signs(H_t)
+        return [signs(H_k) for H_k in H]
 
-    def step(self, H_s: Array, H_t: Array) -> Pair:
+    def step(self, H: Sequence[Array]) -> list[Array]:
         """Return balanced signs."""
-        return code_step(H_s, self.decorrelation), code_step(H_t, self.decorrelation)
+        if self.shares is None:
+            return [code_step(H_k, self.decorrelation) for H_k in H]
+        return [signs(H_k - like(limits(H_k, self.shares), H_k, H_k.dtype)) for H_k in H]
+
+
+def limits(H: Array, shares: Array | None) -> Array:
+    """Return the value in each column that a given share of its values exceeds; None: one half."""
+    above = np.full(H.shape[1], 0.5) if shares is None else shares
+    columns = zip(to_numpy(H).T, 1.0 - above, strict=True)
+    return np.array([np.quantile(column, share) for column, share in columns])
 
 
 class ClassCodes(BaseEstimator):
-    """One code word per class, the same in both domains; words are far apart.
+    """One code word per class, the same in all domains; words are far apart.
 
     Each class has the same total weight in T1, however many rows it has. Rows without a label have
-    no weight, and the signs of their projections as codes.
+    no weight, and the signs of their projections as codes. A class that has given codes keeps the
+    majority of each of their bits as its word.
     """
 
     needs_labels = True
 
     def begin(
-        self,
-        data: TrainingData,
-        n_bits: int,
-        alphas: tuple[float, float],
-        rng: np.random.RandomState,
+        self, data: Domains, n_bits: int, alphas: Sequence[float], rng: np.random.RandomState
     ) -> Codes:
         """Draw the words of the classes."""
-        for y, name in ((data.y_source, "y_source"), (data.y_target, "y_target")):
+        for y, name in zip(data.y, data.names, strict=True):
             if y is None:
-                raise InputError("missing; codes='classes' needs it", name)
-        y_s, y_t = data.y_source, data.y_target
-        assert y_s is not None
-        assert y_t is not None
-        n_classes = 1 + int(max(y_s.max(), y_t.max()))
+                raise InputError("missing; codes='classes' needs it", f"y_{name}")
+        labels = [y for y in data.y if y is not None]
+        n_classes = 1 + max(int(y.max()) for y in labels)
         words = far_words(n_classes, n_bits, rng)
-        return ClassWords((y_s, y_t), words, (class_weights(y_s), class_weights(y_t)), alphas)
+        kept = np.zeros(n_classes, dtype=bool)
+        sums = np.zeros((n_classes, n_bits))
+        for B, y in zip(data.codes, labels, strict=False):
+            if B is not None:
+                sums += group_sums(B, y, n_classes, class_weights(y))
+                kept |= np.bincount(y[y >= 0], minlength=n_classes) > 0
+        words = np.where(kept[:, None], signs(sums), words)
+        return ClassWords(labels, words, [class_weights(y) for y in labels], alphas, kept)
 
 
 class PairCodes(BaseEstimator):
     """One code per pair: the signs of the summed projections of its rows.
 
     This is the code that minimises T1 if both rows must have the same. Rows that are connected by
-    several pairs share one code; rows without a partner have the signs of their projections.
+    several pairs share one code; rows without a partner have the signs of their projections. The
+    partners of a row with a given code have that code.
     """
 
     needs_pairs = True
 
     def begin(
-        self,
-        data: TrainingData,
-        n_bits: int,
-        alphas: tuple[float, float],
-        rng: np.random.RandomState,
+        self, data: Domains, n_bits: int, alphas: Sequence[float], rng: np.random.RandomState
     ) -> Codes:
         """Number the groups of connected rows."""
         if data.pairs is None:
             raise InputError("missing; codes='pairs' needs it", "pairs")
-        n_s, n_t = data.X_source.shape[0], data.X_target.shape[0]
-        rows, columns = data.pairs.T
-        edges = coo_array((np.ones(len(rows)), (rows, n_s + columns)), shape=(n_s + n_t,) * 2)
-        groups: Ids = connected_components(edges, directed=False)[1].astype(np.intp)
+        sizes = [X.shape[0] for X in data.X]
+        ends = np.cumsum(sizes)
+        rows = np.where(data.pairs >= 0, data.pairs + (ends - sizes), -1)
+        first = np.argmax(rows >= 0, axis=1)  # each further row of a pair is joined with its first
+        heads = np.repeat(rows[np.arange(len(rows)), first], rows.shape[1])
+        known = rows.ravel() >= 0
+        edges = (heads[known], rows.ravel()[known])
+        shape = (int(ends[-1]),) * 2
+        graph = coo_array((np.ones(known.sum()), edges), shape=shape)
+        groups: Ids = connected_components(graph, directed=False)[1].astype(np.intp)
         alone = np.ones(len(groups), dtype=bool)
-        alone[rows] = alone[n_s + columns] = False
+        alone[edges[1]] = False
         groups[~alone] = np.unique(groups[~alone], return_inverse=True)[1]
         groups[alone] = -1
-        return GroupCodes((groups[:n_s], groups[n_s:]), int(groups.max()) + 1, alphas)
+        by_domain = np.split(groups, ends[:-1])
+        return GroupCodes(by_domain, int(groups.max()) + 1, alphas, [None] * len(sizes), data.codes)
 
 
 @dataclass
 class GroupCodes:
     """Codes that the rows of a group share."""
 
-    groups: tuple[Ids, Ids]  # of source and target rows; -1: alone
+    groups: Sequence[Ids]  # of the rows of each domain; -1: alone
     n_groups: int
-    alphas: tuple[float, float]
-    weights: tuple[Array | None, Array | None] = (None, None)
+    alphas: Sequence[float]
+    weights: Sequence[Array | None]
+    given: Sequence[Array | None] = ()
 
-    def first(self, H_s: Array, H_t: Array) -> Pair:
+    def first(self, H: Sequence[Array]) -> list[Array]:
         """Return the codes of the first projections."""
-        return self.step(H_s, H_t)
+        return self.step(H)
 
-    def step(self, H_s: Array, H_t: Array) -> Pair:
-        """Return the signs of the weighted sums of each group."""
-        sums = sum(
-            alpha * _group_sums(H, group, self.n_groups)
-            for alpha, H, group in zip(self.alphas, (H_s, H_t), self.groups, strict=True)
+    def step(self, H: Sequence[Array]) -> list[Array]:
+        """Return the signs of the weighted sums of each group; given codes decide alone."""
+        known = [
+            (1.0, B, g) for B, g in zip(self.given, self.groups, strict=False) if B is not None
+        ]
+        words = signs(self._sums(list(zip(self.alphas, H, self.groups, strict=True))))
+        if known:
+            sums = self._sums(known)
+            words = np.where(sums != 0.0, signs(sums), words)
+        return [_placed(H_k, group, words) for H_k, group in zip(H, self.groups, strict=True)]
+
+    def _sums(self, parts: Sequence[tuple[float, Array, Ids]]) -> Array:
+        return np.asarray(
+            sum(alpha * group_sums(H, group, self.n_groups) for alpha, H, group in parts)
         )
-        words = signs(np.asarray(sums))
-        return _placed(H_s, self.groups[0], words), _placed(H_t, self.groups[1], words)
 
 
 @dataclass
 class ClassWords:
     """Words that are assigned to classes so that T1 is smallest."""
 
-    labels: tuple[Ids, Ids]
+    labels: Sequence[Ids]
     words: Array  # (n_classes, n_bits), row c is the word of class c
-    weights: tuple[Array | None, Array | None]
-    alphas: tuple[float, float]
+    weights: Sequence[Array | None]
+    alphas: Sequence[float]
+    kept: NDArray[np.bool_]  # classes that keep their word
 
-    def first(self, H_s: Array, H_t: Array) -> Pair:
+    def first(self, H: Sequence[Array]) -> list[Array]:
         """Assign words by the first projections."""
-        return self.step(H_s, H_t)
+        return self.step(H)
 
-    def step(self, H_s: Array, H_t: Array) -> Pair:
+    def step(self, H: Sequence[Array]) -> list[Array]:
         """Exchange words between classes so that Σ_c ⟨word of c, weighted sum of H⟩ is largest.
 
         All words have the same norm, so T1 is then smallest.
         """
-        if len(self.words) <= _ASSIGNED:
-            sums = sum(
-                alpha * _group_sums(H, y, len(self.words), w)
-                for alpha, H, y, w in zip(
-                    self.alphas, (H_s, H_t), self.labels, self.weights, strict=True
-                )
-            )
-            self.words = self.words[linear_sum_assignment(sums @ self.words.T, maximize=True)[1]]
-        words = self.words
-        return _placed(H_s, self.labels[0], words), _placed(H_t, self.labels[1], words)
+        free = np.flatnonzero(~self.kept)
+        if len(free) <= _ASSIGNED:
+            parts = zip(self.alphas, H, self.labels, self.weights, strict=True)
+            sums = sum(alpha * group_sums(H_k, y, len(self.words), w) for alpha, H_k, y, w in parts)
+            gains = np.asarray(sums)[free] @ self.words[free].T
+            order = free[linear_sum_assignment(gains, maximize=True)[1]]
+            self.words = self.words.copy()
+            self.words[free] = self.words[order]
+        return [_placed(H_k, y, self.words) for H_k, y in zip(H, self.labels, strict=True)]
 
 
-def _group_sums(H: Array, groups: Ids, n_groups: int, weights: Array | None = None) -> Array:
+def group_sums(H: Array, groups: Ids, n_groups: int, weights: Array | None = None) -> Array:
     """Return the weighted sum of the rows of each group; -1 is no group."""
     members = one_hot(groups, n_groups)
     if weights is not None:

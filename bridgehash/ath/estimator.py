@@ -7,22 +7,26 @@ graph between the domains, and the feature map. Any combination of them is valid
 from __future__ import annotations
 
 import inspect
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
 from .._core.arrays import to_numpy
+from .._core.errors import InputError, unknown
 from .._core.validation import Flag, OneOf, Range, Rules, check_parameters
 from ..codes import MAX_BITS, pack
-from ..models.base import About, BaseTransferHasher, TrainingData
-from ..models.contents import Contents, Maybe, Number
-from ..models.encoder import LinearEncoder
+from ..models.base import About, BaseTransferHasher
+from ..models.contents import Contents, Digest, Maybe, Number, Texts, Values
+from ..models.training import Inputs
 from ..neighbors.graphs import Graph, on_host
-from .fit import RuntimeOptions, learn, open_domains, part
-from .presets import NAMED_PARTS, PRESETS, Published, preset
+from .fit import RuntimeOptions, learn, open_domains
+from .frozen import frozen_inputs
+from .joining import class_codes, founded_on, learn_to_join
+from .presets import NAMED_PARTS, PRESETS, Published, part, preset
 
 
 class ATHParameters(TypedDict, total=False):
@@ -59,8 +63,8 @@ class ATH(BaseTransferHasher):
     """Asymmetric transfer hashing with a bipartite graph between the domains.
 
     Use a named constructor: `unsupervised`, `semi_supervised`, `supervised`, `kernel`,
-    `propagated`, `structural` or `paired`. Each accepts every parameter below. The first four
-    also accept `published=True` for the settings of the paper, and `unsupervised` accepts
+    `propagated`, `adopted`, `structural` or `paired`. Each accepts every parameter below. The first
+    four also accept `published=True` for the settings of the paper, and `unsupervised` accepts
     `published="authors"` for those of the authors' public script.
 
     Parameters
@@ -126,13 +130,20 @@ class ATH(BaseTransferHasher):
 
     Attributes
     ----------
-    source_encoder_, target_encoder_ : LinearEncoder
-        The two hash functions.
+    encoders_ : dict of LinearEncoder
+        The hash functions by domain: "source" and "target", or the names given to `fit`.
     bipartite_graph_ : Graph
-        W_st over the training rows, an operator with `@`, `.T` and `.degrees`. Not saved.
-    source_codes_, target_codes_ : uint8 arrays of shape (n, ceil(n_bits / 8))
+        W_st over the training rows of the first two domains, an operator with `@`, `.T` and
+        `.degrees`. Not saved.
+    training_codes_ : dict of uint8 arrays of shape (n, ceil(n_bits / 8))
         Packed codes B that the fit assigned to the training rows, from their labels or pairs if it
         uses them. `encode` gives other codes to the same rows. Not saved.
+    classes_ : list of str or int, or None
+        The classes of all domains.
+    class_codes_ : uint8 array of shape (n_classes, ceil(n_bits / 8)), or None
+        The code of each class: the majority of each bit in the codes of its training rows.
+    code_space_ : str
+        A digest of the encoder or codes that all codes can be compared with.
     lam_ : float
         The weight of T2 that was used.
     agreement_ : float or None
@@ -183,6 +194,9 @@ class ATH(BaseTransferHasher):
         "tol": Range(0),
     }
     _contents: ClassVar[Contents] = BaseTransferHasher._contents | {
+        "classes_": Maybe(Texts("c")),
+        "class_codes_": Maybe(Values("c b", "u")),
+        "code_space_": Digest(),
         "lam_": Number(Range(0)),
         "agreement_": Maybe(Number(Range(-np.inf))),
         "ridge_": Number(Range(0, above=True)),
@@ -280,6 +294,11 @@ class ATH(BaseTransferHasher):
         return cls(n_bits, **preset("propagated", parameters))
 
     @classmethod
+    def adopted(cls, n_bits: int = 64, **parameters: Unpack[ATHParameters]) -> Self:
+        """For frozen codes: rows of a known or estimated class adopt the codes of their class."""
+        return cls(n_bits, **preset("adopted", parameters))
+
+    @classmethod
     def structural(cls, n_bits: int = 64, **parameters: Unpack[ATHParameters]) -> Self:
         """No labels, pairs or common features: rows are first matched by their structure."""
         return cls(n_bits, **preset("structural", parameters))
@@ -292,28 +311,41 @@ class ATH(BaseTransferHasher):
     def fit(
         self,
         X_source: Any,
-        X_target: Any,
+        X_target: Any = None,
         *,
         y_source: ArrayLike | None = None,
         y_target: ArrayLike | None = None,
-        pairs: ArrayLike | None = None,
+        y: Mapping[str, ArrayLike] | None = None,
+        pairs: Any = None,
+        frozen: Mapping[str, Any] | None = None,
+        hub: str | None = None,
         device: str | None = None,
         memory_limit: int | str | None = None,
         verbose: bool = False,
     ) -> Self:
-        """Learn the hash functions of both domains.
+        """Learn the hash functions of all domains.
 
         Parameters
         ----------
-        X_source : array of shape (n_source, d_source)
-            Features. Also a DataFrame, a path, a zarr array or blocks of rows: see
-            `bridgehash.as_blocks`.
+        X_source : array of shape (n_source, d_source), or a mapping from names to such arrays
+            Features of the source, or of two or more domains with names of their own. Also a
+            DataFrame, a path, a zarr array or blocks of rows: see `bridgehash.as_blocks`.
         X_target : array of shape (n_target, d_target)
         y_source, y_target : array of class ids or names, optional
             -1 marks an unknown class. Ignored by variants that do not use labels.
+        y : mapping from names of domains to labels, optional
+            In place of y_source and y_target, if the domains have names.
         pairs : array of shape (p, 2), optional
-            Row numbers of the source and of the target that show the same thing. Ignored by
-            variants that do not use pairs.
+            Row numbers of the source and of the target that show the same thing. Of more than two
+            domains: one column per domain, -1 where it has no such row; or a mapping from two names
+            to pairs of their rows. Ignored by variants that do not use pairs.
+        frozen : mapping from names of domains, optional
+            Domains whose codes must not change: an encoder, a fitted model, packed codes made by
+            any method, or a pair of encoder and codes. The others learn to match them. Rows of a
+            domain of which only codes are known are None.
+        hub : str, optional
+            A domain that the others are bridged to. None: each to each, which costs more if there
+            are many. Its parameters are those of the source.
         device : None, "auto" or a torch device ("cuda", "cuda:1", "cpu"), default=None
             Where NumPy input is processed: by NumPy, or by torch on a device; "auto" uses a GPU
             if torch finds one. Results are NumPy arrays. Input of another library stays where it
@@ -328,23 +360,100 @@ class ATH(BaseTransferHasher):
         check_parameters(self)
         options = RuntimeOptions(device, memory_limit, verbose)
         check_parameters(options)
-        X_s, X_t = open_domains(self, X_source, X_target, options)
-        data = TrainingData.checked(X_s, X_t, y_source, y_target, pairs)
-        result = learn(self, data, options)
-        self.source_encoder_, self.target_encoder_ = result.encoders
-        self.bipartite_graph_: Graph = on_host(result.solution.W)
-        self.source_codes_ = pack(to_numpy(result.solution.B_s))
-        self.target_codes_ = pack(to_numpy(result.solution.B_t))
+        inputs = Inputs.of(X_source, X_target, y_source, y_target, y, pairs)
+        held = frozen_inputs(frozen, inputs, self.n_bits)
+        if hub is not None and hub not in inputs.names:
+            raise InputError(unknown("domain", hub, inputs.names), "hub")
+        data = inputs.checked(open_domains(self, inputs, held, options))
+        number = None if hub is None else inputs.names.index(hub)
+        result = learn(self, data, options, held, number)
+        self.encoders_ = {
+            name: encoder
+            for name, encoder in zip(inputs.names, result.encoders, strict=True)
+            if encoder is not None
+        }
+        self.training_codes_ = {
+            name: pack(to_numpy(B)) for name, B in zip(inputs.names, result.codes, strict=True)
+        }
+        self.classes_, self.class_codes_ = class_codes(data, result.codes)
+        self.code_space_ = founded_on(frozen, self)
+        self.bipartite_graph_: Graph = on_host(result.solution.W[0])
         self.lam_ = float(result.solution.lam)
-        self.ridge_ = float(result.solution.ridge)
+        self.ridge_ = float(result.solution.ridges[0])
         self.agreement_ = result.agreement
         self.objective_ = result.objective
         self.n_iter_ = len(result.objective)
         self.converged_ = result.solution.converged
         return self
 
-    def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
-        return learn(self, data, RuntimeOptions()).encoders
+    def code_space(self) -> str:
+        """Return a digest that tells whose codes can be compared with those of this model.
+
+        It is that of the frozen domain, or else of the first one, and stays when others join.
+        """
+        check_is_fitted(self, "encoders_")
+        return self.code_space_
+
+    def join(
+        self,
+        name: str,
+        X: Any,
+        *,
+        to: str | None = None,
+        X_to: Any = None,
+        codes_to: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        y_to: ArrayLike | None = None,
+        pairs: ArrayLike | None = None,
+        method: ATH | None = None,
+        verbose: bool = False,
+    ) -> Self:
+        """Add a domain to a fitted model; no code of the other domains changes.
+
+        Parameters
+        ----------
+        name : str
+            Name of the new domain.
+        X : array of shape (n, d)
+            Its rows.
+        to : str, optional
+            The domain whose codes the new ones have to match; the first one by default.
+        X_to : array of shape (n_to, d_to), optional
+            Rows of that domain.
+        codes_to : uint8 array of shape (n_to, ceil(n_bits / 8)), optional
+            Packed codes of that domain, if its rows are gone. Give both if the codes of these rows
+            were made by another domain: they come from an index that is older than `to`. Labels
+            alone need neither: the model keeps a code for each class that it learned.
+        y, y_to : array of class ids or names, optional
+            Labels of X, and of X_to or codes_to; -1 marks an unknown class.
+        pairs : array of shape (p, 2), optional
+            Row numbers of X_to or codes_to and of X that show the same thing.
+        method : ATH, optional
+            What learns the new hash function. By default a preset that suits the data.
+        verbose : bool, default=False
+            Show a progress bar.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> y = np.arange(60) % 3
+        >>> photos, sketches = rng.normal(size=(60, 8)) + y[:, None], rng.normal(size=(60, 5))
+        >>> sketches += 2.0 * (y[:, None] == np.arange(5))
+        >>> model = ATH.supervised(16, random_state=0).fit(
+        ...     {"photo": photos, "cartoon": photos[::2]}, y={"photo": y, "cartoon": y[::2]}
+        ... )
+        >>> model.join("sketch", sketches, y=y).encode(sketches[:3], domain="sketch").shape
+        (3, 2)
+        """
+        check_is_fitted(self, "encoders_")
+        joined = learn_to_join(
+            self, name, X, to, X_to, codes_to, y=y, y_to=y_to, pairs=pairs, method=method,
+            verbose=verbose,
+        )  # fmt: skip
+        self.encoders_ = {**self.encoders_, name: joined.encoders_[name]}
+        if joined.classes_ is not None:
+            self.classes_, self.class_codes_ = joined.classes_, joined.class_codes_
+        return self
 
     def used_inputs(self) -> Set[str]:
         """Which of y_source, y_target and pairs these settings learn from."""

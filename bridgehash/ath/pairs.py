@@ -29,11 +29,11 @@ from .._core.linalg import (
     unit_rows,
 )
 from .._core.validation import Range, Rules
-from ..models.base import Ids, TrainingData
 from ..models.feature_maps import drawn_rows, outward
+from ..models.training import Ids, TrainingData
 from ..neighbors.search import nearest
 from .ridge import ridge_path
-from .starts import ITQ_ROWS, Start, StartContext
+from .starts import ITQ_ROWS, Known, Start, StartContext
 
 _FOLDS = 3  # one fold is held out
 _LEAST_PAIRS = 6  # with fewer, none is held out
@@ -41,6 +41,8 @@ _DIRECTIONS = 256  # principal directions used to find partners
 _HUB_NEIGHBORS = 10
 _ROTATED = 2.0  # ridge of the map that finds partners, for unit rows
 _RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0)  # of the prediction, in units of the mean squared norm
+_ROTATION = 0.5  # weight of the rotation, compared with the prediction
+_FOLLOWED = 1.5  # the same for given codes, whose directions cannot be chosen
 _LEAST_VALUE = 1e-3  # directions of a smaller value, relative to the largest, are left out
 
 
@@ -209,9 +211,10 @@ def _reduced(X: Array) -> Array:
 class PairStart(BaseEstimator):
     """Directions of the source that the target predicts, rotated by ITQ over both domains.
 
-    A ridge regression towards the best rotation predicts the source row of a pair from its target
-    row. The directions are those in which row and prediction agree most, after the variances of the
-    source have been evened out. The target gets the projections of its predictions.
+    A ridge regression predicts the source row of a pair from its target row, and the best rotation
+    of the target is added. The directions are those in which row and prediction agree most, after
+    the variances of the source have been evened out. The target gets the projections of its
+    predictions.
 
     Parameters
     ----------
@@ -245,6 +248,21 @@ class PairStart(BaseEstimator):
         )
         return Start(context.X_s @ A_s, context.X_t @ A_t, A_s=A_s, A_t=A_t)
 
+    def follow(self, context: StartContext, known: Known) -> Start:
+        """Predict the features of the source, or else its projections, from those of the target."""
+        if context.pairs is None:
+            raise InputError("missing; PairStart needs it", "pairs")
+        rows, X_t = context.pairs[:, 0], to_numpy(context.X_t).astype(np.float64)
+        X = X_t[context.pairs[:, 1]]
+        if known.linear is None:
+            Q = regression(X, to_numpy(known.H)[rows].astype(np.float64))
+        else:
+            features, A = known.linear
+            Y = to_numpy(features(rows)).astype(np.float64)
+            Q = predictor(X, Y - Y.mean(axis=0), _FOLLOWED) @ to_numpy(A)
+        A_t = like(Q, context.X_t, context.X_t.dtype)
+        return Start(known.H, context.X_t @ A_t, A_t=A_t)
+
     def _directions(self, X_s: Array, X: Array, predicted: Array) -> Array:
         """Return the directions of the source in which X and predicted agree, the best first."""
         values, V = eigh(X_s.T @ X_s / len(X_s), check_finite=False)
@@ -261,12 +279,23 @@ class PairStart(BaseEstimator):
         return P * majority_sign(X_s @ P)  # independent of the order of the rows
 
 
-def predictor(X: Array, Y: Array) -> Array:
-    """Return the map from rows of X to their partners in Y, both centred.
+def predictor(X: Array, Y: Array, rotation: float = _ROTATION) -> Array:
+    """Return the map from rows of X to their partners in Y, both centred: regression and rotation.
 
-    Its ridge is the one whose ordinary regression predicts left-out rows best.
+    The regression keeps of X what predicts Y; its ridge is the one that predicts left-out rows
+    best. The best rotation, at the size of Y and a weight of its own, keeps all of X.
     """
+    size = float(np.linalg.norm(Y) / max(np.linalg.norm(X), np.finfo(float).tiny))
+    return regression(X, Y) + rotation * size * procrustes(X.T @ Y, within_rank=True)
+
+
+def regression(X: Array, Y: Array) -> Array:
+    """Return the ridge regression of Y on X whose ridge predicts left-out rows best."""
+    return RidgeSolver(X, _best_ridge(X, Y))(Y)
+
+
+def _best_ridge(X: Array, Y: Array) -> float:
     ridges = tuple(ridge * float((X**2).sum()) / len(X) for ridge in _RIDGES)
-    path = ridge_path(X, Y, np.ones(len(X)), ridges, left_out=True)
+    path = ridge_path(X, Y, np.ones(len(X)), ridges, left_out=True, intercept=True)
     errors = [float(((Y - predicted) ** 2).sum()) for predicted in path]
-    return towards_procrustes(X, Y, ridges[int(np.argmin(errors))])
+    return ridges[int(np.argmin(errors))]

@@ -13,6 +13,7 @@ from copy import deepcopy
 from typing import Any, Literal
 
 from .._core.errors import InputError, unknown
+from .._core.validation import class_ids
 from ..models.feature_maps import AnchorKernel, RowsAndKernel
 from ..neighbors.graphs import KNNGraph, LabelGraph, NoGraph
 from .bipartite import AdaptiveBipartite, AuthorsBipartite, LabelBipartite, PairBipartite
@@ -101,6 +102,10 @@ PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
         "completion": "propagated",
     },
 }
+PRESETS["adopted"] = _WORDS | {  # the words of frozen codes; estimates of classes may be wrong
+    "completion": "propagated",
+    "ridge": 30.0,
+}
 PRESETS["structural"] = PRESETS["unsupervised"] | {
     "start": "structural",
     "lam": 1.0,
@@ -163,6 +168,12 @@ _KNOWN: dict[Published, dict[str, dict[str, Any]]] = {
 }
 
 
+def part(ath: Any, parameter: str) -> Any:
+    """Return the object behind a parameter that may be a name."""
+    choice = getattr(ath, parameter)
+    return NAMED_PARTS[parameter][choice] if isinstance(choice, str) else choice
+
+
 def preset(
     name: str, parameters: Mapping[str, Any] | None = None, published: Published = False
 ) -> dict[str, Any]:
@@ -192,3 +203,51 @@ def preset(
         kind = "published preset" if published else "preset"
         raise InputError(unknown(kind, name, known), "preset")
     return {key: deepcopy(value) for key, value in known[name].items()} | dict(parameters or {})
+
+
+_KERNEL_ROWS = 100_000  # of both domains; similarities to 3,000 anchors then take 2.4 GB
+
+
+def choose_preset(
+    X_source: Any,
+    X_target: Any,
+    *,
+    y_source: Any = None,
+    y_target: Any = None,
+    pairs: Any = None,
+    published: bool = False,
+    in_blocks: bool = False,
+    frozen: bool = False,
+) -> tuple[str, str]:
+    """Choose the preset of ATH that suits the given data; also return the reason in words.
+
+    With `published`, one of the four variants of the paper. `in_blocks` says that rows may be read
+    in blocks, which a kernel does not allow, and `frozen` that codes of one domain must not change.
+
+    >>> import numpy as np
+    >>> X, y = np.ones((3, 2)), np.array([0, 1, -1])
+    >>> choose_preset(X, X, y_source=y)
+    ('propagated', 'some rows are labelled')
+    """
+    if published:
+        if y_source is None:
+            return "unsupervised", "no labels of the source"
+        if y_target is None:
+            return "semi_supervised", "labels of the source"
+        return "supervised", "labels of both domains"
+    if pairs is not None:
+        return "paired", "pairs given"
+    labels = class_ids(y_source, y_target)
+    if any(y is not None for y in labels):
+        if all(y is not None and (y >= 0).all() for y in labels):
+            if in_blocks:
+                return "supervised", "all rows are labelled; a kernel cannot read rows in blocks"
+            if X_source.shape[0] + X_target.shape[0] > _KERNEL_ROWS:
+                return "supervised", f"all rows are labelled; more than {_KERNEL_ROWS:,} of them"
+            return "kernel", "all rows are labelled"
+        if frozen:
+            return "adopted", "some rows are labelled, codes are frozen"
+        return "propagated", "some rows are labelled"
+    if X_source.shape[1] == X_target.shape[1]:
+        return "unsupervised", "no labels, equal numbers of columns"
+    return "structural", "no labels, different columns"

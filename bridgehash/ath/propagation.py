@@ -25,8 +25,8 @@ from sklearn.base import BaseEstimator, clone
 from .._core.errors import InputError
 from .._core.linalg import Array, sinkhorn, unit_rows
 from .._core.validation import OneOf, Range, Rules
-from ..models.base import Ids, TrainingData
 from ..models.contents import Contents, Given
+from ..models.training import Ids, TrainingData
 from ..neighbors.graphs import one_hot
 from ..neighbors.search import nearest, nearest_others
 from .matching import match

@@ -7,6 +7,7 @@ queries: its rows count as if they had not been seen. docs/maths.md has the form
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,15 +23,27 @@ _ROWS = 2000  # per domain that decide; the cost grows with their cube
 
 
 def chosen_ridge(
-    source: Domain, target: Domain, codes: tuple[Any, Any], rng: np.random.RandomState
+    domains: Sequence[Domain],
+    codes: Sequence[Any],
+    rng: np.random.RandomState,
+    centre: Array | None = None,
 ) -> float:
-    """Return the ridge with the fewest wrong bits among source rows and left-out target rows."""
-    wrong = _wrong_bits(source, codes[0], rng, left_out=False)
-    wrong += _wrong_bits(target, codes[1], rng, left_out=True)
+    """Return the ridge with the fewest wrong bits.
+
+    Counted are the rows of the first domain, and left-out rows of the others; frozen domains do not
+    count. `centre` is what codes and projections are relative to.
+    """
+    shift = np.zeros(1) if centre is None else centre
+    wrong = np.zeros(len(RIDGES))
+    for k, (domain, B) in enumerate(zip(domains, codes, strict=True)):
+        if not domain.frozen:
+            wrong += _wrong_bits(domain, B, shift, rng, left_out=k > 0)
     return RIDGES[int(wrong.argmin())]
 
 
-def _wrong_bits(domain: Domain, B: Any, rng: np.random.RandomState, *, left_out: bool) -> Array:
+def _wrong_bits(
+    domain: Domain, B: Any, shift: Array, rng: np.random.RandomState, *, left_out: bool
+) -> Array:
     """Return the weighted share of wrong bits for each ridge."""
     assert domain.weights is not None
     rows = np.flatnonzero(domain.weights)
@@ -41,7 +54,7 @@ def _wrong_bits(domain: Domain, B: Any, rng: np.random.RandomState, *, left_out:
     w = domain.weights[rows]
     centred = B - w @ B / w.sum()  # X is centred with the same weights
     path = ridge_path(X, centred, w, RIDGES, left_out)
-    return np.array([w @ (H * B <= 0).mean(axis=1) / w.sum() for H in path])
+    return np.array([w @ ((H + shift) * (B + shift) <= 0).mean(axis=1) / w.sum() for H in path])
 
 
 def ridge_path(
@@ -50,10 +63,13 @@ def ridge_path(
     weights: Array,
     ridges: tuple[float, ...],
     left_out: bool,
+    intercept: bool = False,
 ) -> list[Array]:
     """Return weighted ridge regressions of B on X for each ridge.
 
-    With `left_out`, row i is predicted by the regression without row i.
+    With `left_out`, row i is predicted by the regression without row i. With `intercept`, X and B
+    are centred with these weights, and the means are also those without row i. Otherwise a row
+    that was left out is still known: it is the negative sum of the others.
     """
     root = np.sqrt(weights)[:, None]
     if len(X) < X.shape[1]:
@@ -63,12 +79,13 @@ def ridge_path(
         values = np.maximum(values, np.finfo(float).tiny)
         U = (root * X @ V) / np.sqrt(values)
     share, UB = np.maximum(values, 0.0), U.T @ (root * B)
+    of_mean = weights / weights.sum() if intercept else 0.0
     path: list[Array] = []
     for ridge in ridges:
         kept = share / (share + ridge)
         fitted = U @ (kept[:, None] * UB)  # times the root of the weights
         if left_out:
-            leverage = np.minimum(U**2 @ kept, 1.0 - 1e-9)[:, None]
+            leverage = np.minimum(U**2 @ kept + of_mean, 1.0 - 1e-9)[:, None]
             fitted = (fitted - leverage * root * B) / (1.0 - leverage)
         path.append(fitted / root)
     return path

@@ -2,11 +2,13 @@
 
 They decide the result. A start is any object with a method `begin(context)`, which takes a
 `StartContext` and returns a `Start`: projections of both domains and, if it knows one, the first
-bipartite graph.
+bipartite graph. For frozen codes, and for a third domain, it also has `follow(context, known)`: the
+projections of the source are known, and those of the target agree with them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar, Literal
@@ -65,12 +67,6 @@ class Start:
     A_t: Array | None = None
     agreement: float | None = None  # of independent searches, if the start searches
 
-    def projections(self) -> tuple[Array, Array]:
-        """Return A_s and A_t."""
-        if self.A_s is None or self.A_t is None:
-            raise InputError("'start' needs a linear start such as PairStart()", "ridge_towards")
-        return self.A_s, self.A_t
-
     def scaled(self, size: float | None) -> Start:
         """Return the start with projections of mean magnitude `size` in each domain.
 
@@ -85,6 +81,17 @@ class Start:
             changed[f"H_{domain}"] = H * factor
             changed[f"A_{domain}"] = None if A is None else A * factor
         return replace(self, **changed)
+
+
+@dataclass(frozen=True)
+class Known:
+    """Projections of the source that a target follows."""
+
+    H: Array  # (n_s, n_bits), centred as X_s is
+    linear: tuple[Callable[[NDArray[np.intp]], Array], Array] | None = None
+    # features φ of some source rows, and A with H = φ A up to a constant, if they are known
+    of_target: Callable[[], Array] | None = None
+    # projections of the target rows by the hash function of the source; None: another space
 
 
 class PCAStart(BaseEstimator):
@@ -131,7 +138,18 @@ class PCAStart(BaseEstimator):
             P_s, P_t = P_s @ R, P_t @ R
         xp = array_namespace(P_s, P_t)
         A_s, A_t = (xp.astype(P, X.dtype, copy=False) for P, X in ((P_s, X_s), (P_t, X_t)))
-        return Start(X_s @ A_s, X_t @ A_t)
+        return Start(X_s @ A_s, X_t @ A_t, A_s=A_s, A_t=A_t)
+
+    def follow(self, context: StartContext, known: Known) -> Start:
+        """Project the target by the hash function of the source, about its own mean."""
+        if known.of_target is None:
+            raise InputError(
+                "nothing connects the domains: their features differ; give labels or pairs, or use "
+                "ATH.structural",
+                "start",
+            )
+        H_t = known.of_target()
+        return Start(known.H, H_t - column_means(H_t))
 
     def _components(self, context: StartContext) -> tuple[Array, Array]:
         """Directions of both domains, equally many, in float64."""
@@ -178,19 +196,53 @@ class LabelStart(BaseEstimator):
     def begin(self, context: StartContext) -> Start:
         """Use class means where a label is known, principal components elsewhere."""
         start = PCAStart("auto", self.rotation).begin(context)
-        known = [y for y in (context.y_s, context.y_t) if y is not None and y.max() >= 0]
-        if not known:
-            raise InputError("'labels' needs y_source or y_target", "start")
-        n_classes = 1 + max(int(y.max()) for y in known)
-        means: Array = np.zeros((n_classes, context.n_bits))
-        for H, y in ((start.H_s, context.y_s), (start.H_t, context.y_t)):
-            if y is not None:  # means of the target replace those of the source
-                members = one_hot(y, n_classes).T.tocsr()
-                counts = np.asarray(members.sum(axis=1)).ravel()
-                sums = to_numpy(operator(members) @ H)
-                means[counts > 0] = sums[counts > 0] / counts[counts > 0, None]
+        domains = (start.H_s, context.y_s), (start.H_t, context.y_t)
+        means, _ = _class_means(*domains)  # those of the target replace those of the source
         means -= means.mean(axis=0)
-        return Start(_placed(start.H_s, context.y_s, means), _placed(start.H_t, context.y_t, means))
+        H_s, H_t = (_placed(H, y, means) for H, y in domains)
+        return Start(H_s, H_t)
+
+    def follow(self, context: StartContext, known: Known) -> Start:
+        """Use the class means of the source; rows without a label follow by ridge regression."""
+        means, has_mean = _class_means((known.H, context.y_s))
+        y = np.full(context.X_t.shape[0], -1) if context.y_t is None else context.y_t.copy()
+        y[y >= len(means)] = -1
+        y[y >= 0] = np.where(has_mean[y[y >= 0]], y[y >= 0], -1)
+        seen = np.flatnonzero(y >= 0)
+        if not len(seen):
+            raise InputError("the domains have no class in common; check the labels", "y")
+        H_t, _ = _regressed(context, seen, like(means[y[seen]], context.X_t, context.X_t.dtype))
+        return Start(known.H, _placed(H_t, y, means))
+
+
+def _class_means(
+    *domains: tuple[Array, NDArray[np.intp] | None],
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Return the mean projection of each class, and which classes have one; the last domain counts.
+
+    Each domain is its projections and its labels.
+    """
+    known = [y for _, y in domains if y is not None and y.max() >= 0]
+    if not known:
+        raise InputError("'labels' needs y_source or y_target", "start")
+    n_classes = 1 + max(int(y.max()) for y in known)
+    means: Array = np.zeros((n_classes, domains[0][0].shape[1]))
+    has_mean = np.zeros(n_classes, dtype=bool)
+    for H, y in domains:
+        if y is not None:
+            members = one_hot(y, n_classes).T.tocsr()
+            counts = np.asarray(members.sum(axis=1)).ravel()
+            sums = to_numpy(operator(members) @ H)
+            means[counts > 0] = sums[counts > 0] / counts[counts > 0, None]
+            has_mean |= counts > 0
+    return means, has_mean
+
+
+def _regressed(context: StartContext, rows: NDArray[np.intp], wanted: Array) -> tuple[Array, Array]:
+    """Return projections of all target rows by a ridge regression of some, and its matrix."""
+    X = take_rows(context.X_t, rows)
+    A_t = SPDSolver(X.T @ X, context.ridge)(X.T @ wanted)
+    return context.X_t @ A_t, A_t
 
 
 def _placed(H: Array, y: NDArray[np.intp] | None, means: Array) -> Array:
@@ -229,6 +281,15 @@ class GivenStart(BaseEstimator):
         A_s = SPDSolver(X.T @ X, context.ridge)(X.T @ wanted)
         return Start(X_s @ A_s, H_t, W)
 
+    def follow(self, context: StartContext, known: Known) -> Start:
+        """Return target projections that agree with W, and W."""
+        W = as_graph(self.W, (known.H.shape[0], context.X_t.shape[0]))
+        seen = np.flatnonzero(to_numpy(W.T.degrees) > 0)
+        degrees = take_rows(like(W.T.degrees, known.H, known.H.dtype), seen)
+        wanted = take_rows(W.T @ known.H, seen) / degrees[:, None]
+        H_t, _ = _regressed(context, seen, like(wanted, context.X_t, context.X_t.dtype))
+        return Start(known.H, H_t, W)
+
 
 class StructuralStart(BaseEstimator):
     """Match rows by the structure of their domain: no labels, no pairs, no common features.
@@ -260,6 +321,16 @@ class StructuralStart(BaseEstimator):
 
     def begin(self, context: StartContext) -> Start:
         """Return projections that agree with the match, and the match as the first graph."""
+        W, agreement = self._matched(context)
+        return replace(GivenStart(W).begin(context), agreement=agreement)
+
+    def follow(self, context: StartContext, known: Known) -> Start:
+        """Return target projections that agree with the match, and the match."""
+        W, agreement = self._matched(context)
+        return replace(GivenStart(W).follow(context, known), agreement=agreement)
+
+    def _matched(self, context: StartContext) -> tuple[csr_array, float]:
+        """Match the rows of both domains; return the graph and the agreement of the searches."""
         X_s, X_t = context.raw or (context.X_s, context.X_t)
         result = match(
             to_numpy(X_s),
@@ -271,7 +342,6 @@ class StructuralStart(BaseEstimator):
         )
         shares = result.plan / result.plan.sum(axis=1, keepdims=True)
         rows, columns = np.meshgrid(result.rows_s, result.rows_t, indexing="ij")
-        shape = (context.X_s.shape[0], context.X_t.shape[0])
+        shape = (X_s.shape[0], X_t.shape[0])
         W = csr_array((shares.ravel(), (rows.ravel(), columns.ravel())), shape=shape)
-        start = GivenStart(W).begin(context)
-        return replace(start, agreement=result.agreement)
+        return W, result.agreement

@@ -7,7 +7,7 @@ of `objective` in its own variable, the others held fixed. docs/maths.md has the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
@@ -32,6 +32,7 @@ class Domain:
     held: Array | None = None  # (m, n_bits) what the ridge pulls A towards; None: zero
     lower: bool = False  # X is zero above its diagonal
     weights: Array | None = None  # (n,) of the rows in T1; None: all one
+    frozen: bool = False  # its projections stay as they are; only they count then
 
     @cached_property
     def smoothed(self) -> Array:
@@ -53,7 +54,7 @@ class Domain:
 
 
 def normal_matrix(domain: Domain, degrees: Array, *, lam: float) -> Array:
-    """Return Φ = Xᵀ(αI + βL + λD)X of Eq. 17; D holds the degrees of the bipartite graph.
+    """Return Φ = Xᵀ(αI + βL + λD)X of Eq. 17; D holds the degrees in the bipartite graphs.
 
     Summed over parts of the rows, so that no temporary is as large as X.
     """
@@ -87,19 +88,20 @@ def projection_step(
     domain: Domain,
     solver: SPDSolver,
     B: Array,
-    W: Graph,
-    H_other: Array,
+    bridges: Sequence[tuple[Graph, Array]],
     *,
     lam: float,
     ridge: float = 0.0,
 ) -> Array:
     """A-step (Eq. 17): the projection that minimises Eq. 16, given the factored Φ.
 
-    If the ridge pulls towards a projection, it is also part of the right-hand side.
+    A bridge is a bipartite graph W, with the rows of this domain first, and the projections of the
+    other domain. If the ridge pulls towards a projection, it is also part of the right-hand side.
     """
     wanted = domain.weighted(B)
     if lam:
-        wanted = wanted + lam * (W @ H_other)
+        for W, H_other in bridges:
+            wanted = wanted + lam * (W @ H_other)
     right = product(domain.X.T, wanted)
     if domain.held is not None:
         right += ridge * domain.held
@@ -208,26 +210,32 @@ class Objective(NamedTuple):
 
 
 def objective(
-    source: Domain,
-    target: Domain,
-    projections: tuple[Array, Array],
-    codes: tuple[Array, Array],
-    W: Graph,
+    domains: Sequence[Domain],
+    H: Sequence[Array],
+    B: Sequence[Array],
+    bridges: Sequence[tuple[int, int, Graph]],
     *,
     lam: float,
 ) -> tuple[float, float, float]:
-    """Return T1, T2 and T3 of Eqs. 4, 6 and 9 for projections (H_s, H_t) and codes (B_s, B_t)."""
-    t1 = t3 = 0.0
-    for domain, H, B in zip((source, target), projections, codes, strict=True):
-        t1 += _dot(B - H, domain.weighted(B - H))
-        t3 += domain.beta * _dot(H, laplacian(domain.graph, H))
-    H_s, H_t = projections
-    distances = (
-        _dot(like(W.degrees, H_s, H_s.dtype), row_squares(H_s))
-        + _dot(like(W.T.degrees, H_t, H_t.dtype), row_squares(H_t))
-        - 2.0 * _dot(H_s, W @ H_t)
-    )
-    return t1, lam * (distances + W.penalty), t3
+    """Return T1, T2 and T3 of Eqs. 4, 6 and 9 for the projections and codes of all domains.
+
+    A bridge (i, j, W) joins rows of domain i with rows of domain j. T1 and T3 of a frozen domain
+    are constant and left out.
+    """
+    t1 = t2 = t3 = 0.0
+    for domain, H_k, B_k in zip(domains, H, B, strict=True):
+        if not domain.frozen:
+            t1 += _dot(B_k - H_k, domain.weighted(B_k - H_k))
+            t3 += domain.beta * _dot(H_k, laplacian(domain.graph, H_k))
+    for i, j, W in bridges:
+        H_s, H_t = H[i], H[j]
+        distances = (
+            _dot(like(W.degrees, H_s, H_s.dtype), row_squares(H_s))
+            + _dot(like(W.T.degrees, H_t, H_t.dtype), row_squares(H_t))
+            - 2.0 * _dot(H_s, W @ H_t)
+        )
+        t2 += lam * (distances + W.penalty)
+    return t1, t2, t3
 
 
 def _dot(a: Array, b: Array) -> float:

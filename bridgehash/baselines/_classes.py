@@ -14,7 +14,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.random import sample_without_replacement
 
 from .._core.linalg import Array, k_means, unit_rows
-from ..models.base import Ids
+from ..models.training import Ids
 from ..neighbors.graphs import one_hot
 
 _DRAWS = 100

@@ -16,9 +16,10 @@ from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array
 from .._core.validation import Flag, Range, Rules
-from ..models.base import N_BITS, BaseLabelHasher, Ids
+from ..models.base import N_BITS, BaseLabelHasher
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import AnchorKernel, outward, unit_row_map
+from ..models.training import Ids
 from ..neighbors.graphs import FactoredGraph
 
 _TILE = 1024  # rows mapped at a time

@@ -17,10 +17,11 @@ from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array, as_double, row_space
 from ..codes import n_bytes, pack
-from ..models.base import BaseTransferHasher, Ids, TrainingData
+from ..models.base import BaseTwoDomainHasher
 from ..models.contents import Contents, Values
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import BaseFeatureMap, UnitRows, outward
+from ..models.training import Ids, TrainingData
 
 Views = tuple[Array, Array]  # centred rows of the pairs in the source and in the target
 
@@ -84,13 +85,13 @@ class Learned(NamedTuple):
     objective: list[float]  # after each round
 
 
-class BasePairedHasher(BaseTransferHasher):
+class BasePairedHasher(BaseTwoDomainHasher):
     """A method that learns a code for each pair; rows without a partner are not used.
 
     Subclasses implement `_learn_codes(X, Y, y, rng)`.
     """
 
-    _contents: ClassVar[Contents] = BaseTransferHasher._contents | {"codes_": Values("p b", "u")}
+    _contents: ClassVar[Contents] = BaseTwoDomainHasher._contents | {"codes_": Values("p b", "u")}
     n_bits: int
     unit_rows: bool
     random_state: int | np.random.RandomState | None

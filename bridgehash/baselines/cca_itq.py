@@ -10,12 +10,13 @@ from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array, itq_rotation, majority_sign, random_orthonormal
 from .._core.validation import Flag, Range, Rules
-from ..models.base import N_BITS, About, BaseTransferHasher, TrainingData
+from ..models.base import N_BITS, About, BaseTwoDomainHasher
 from ..models.encoder import LinearEncoder
+from ..models.training import TrainingData
 from ._views import View, unit_maps, whitened
 
 
-class CCAITQ(BaseTransferHasher):
+class CCAITQ(BaseTwoDomainHasher):
     """Canonical correlation analysis of paired rows, then one ITQ rotation for both domains.
 
     max uᵀX_sᵀX_t v with uᵀ(X_sᵀX_s + ρI)u = vᵀ(X_tᵀX_t + ρI)v = 1, one pair of directions after the

@@ -10,7 +10,8 @@ import numpy as np
 
 from .._core.linalg import Array, SPDSolver, row_space
 from .._core.validation import Flag, Range, Rules
-from ..models.base import N_BITS, About, Ids
+from ..models.base import N_BITS, About
+from ..models.training import Ids
 from ._views import BasePairedHasher, Learned, Views, squared_norm
 
 

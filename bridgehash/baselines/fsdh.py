@@ -8,7 +8,8 @@ import numpy as np
 
 from .._core.linalg import Array
 from ..codes import signs
-from ..models.base import About, Ids
+from ..models.base import About
+from ..models.training import Ids
 from ._classes import class_codes
 from .sdh import SDH, ClassifierTerm
 

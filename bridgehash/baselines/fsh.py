@@ -12,7 +12,8 @@ from scipy.sparse import csr_array
 from .._core.linalg import Array, RidgeSolver, principal
 from .._core.validation import Flag, Range, Rules
 from ..codes import signs
-from ..models.base import N_BITS, About, Ids
+from ..models.base import N_BITS, About
+from ..models.training import Ids
 from ..neighbors.search import nearest
 from ._views import BasePairedHasher, Learned, Views, squared_norm
 

@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_random_state
 from .._core.linalg import Array, pca, random_orthonormal
 from .._core.validation import OneOf, Range, Rules
 from ..codes import signs
-from ..models.base import N_BITS, About, TrainingData
+from ..models.base import N_BITS, About
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import outward
+from ..models.training import TrainingData
 from ._stiefel import Objective, cayley_curve
 from .shared import BaseSharedHasher, StackedDomains
 

@@ -17,9 +17,10 @@ from .._core.errors import InputError
 from .._core.linalg import Array, pca, procrustes, random_orthonormal
 from .._core.validation import OneOf, Range, Rules
 from ..codes import signs
-from ..models.base import N_BITS, About, Ids, TrainingData
+from ..models.base import N_BITS, About
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import outward
+from ..models.training import Ids, TrainingData
 from ..neighbors.graphs import KNNGraph, SparseGraph, laplacian
 from ..neighbors.search import nearest
 from .itq import itq_projection

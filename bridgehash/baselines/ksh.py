@@ -12,9 +12,10 @@ from sklearn.utils.validation import check_random_state
 from .._core.linalg import Array, majority_sign
 from .._core.validation import Range, Rules
 from ..codes import signs
-from ..models.base import N_BITS, About, BaseLabelHasher, Ids
+from ..models.base import N_BITS, About, BaseLabelHasher
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import AnchorKernel, drawn_rows
+from ..models.training import Ids
 from ..neighbors.graphs import label_graph
 from ._kernel import label_contrast
 

@@ -16,13 +16,14 @@ from sklearn.utils.validation import check_random_state
 
 from .._core.linalg import Array, RidgeSolver, procrustes
 from .._core.validation import Flag, Range, Rules
-from ..models.base import N_BITS, About, BaseTransferHasher, TrainingData
+from ..models.base import N_BITS, About, BaseTwoDomainHasher
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import unit_row_map
+from ..models.training import TrainingData
 from .itq import itq_projection
 
 
-class BaseMappedITQ(BaseTransferHasher):
+class BaseMappedITQ(BaseTwoDomainHasher):
     """ITQ codes of the source; rows of the target are mapped into its space first.
 
     Subclasses implement `_learn_map`. Both sides are centred by the means of the pairs.

@@ -12,10 +12,11 @@ from sklearn.utils.validation import check_random_state
 from .._core.linalg import Array, RidgeSolver, unit_rows
 from .._core.validation import Flag, Range, Rules
 from ..codes import signs
-from ..models.base import N_BITS, About, Ids, TrainingData
+from ..models.base import N_BITS, About
 from ..models.contents import Contents, Values
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import outward
+from ..models.training import Ids, TrainingData
 from ._classes import class_codes, class_means, target_clusters
 from .shared import BaseSharedHasher, StackedDomains
 

@@ -11,10 +11,11 @@ from sklearn.utils.validation import check_random_state
 from .._core.linalg import Array, RidgeSolver, pca, procrustes, random_orthonormal
 from .._core.validation import Flag, OneOf, Range, Rules
 from ..codes import signs
-from ..models.base import N_BITS, About, Ids, TrainingData
+from ..models.base import N_BITS, About
 from ..models.contents import Contents, Values
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import AnchorKernel
+from ..models.training import Ids, TrainingData
 from ..neighbors.graphs import one_hot
 from ._classes import class_probabilities
 from .shared import BaseSharedHasher, StackedDomains

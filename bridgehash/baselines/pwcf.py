@@ -23,9 +23,10 @@ from .._core.linalg import (
 )
 from .._core.validation import Flag, Range, Rules
 from ..codes import signs
-from ..models.base import N_BITS, About, Ids, TrainingData
+from ..models.base import N_BITS, About
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import outward
+from ..models.training import Ids, TrainingData
 from ..neighbors.graphs import SparseGraph, laplacian, one_hot
 from ..neighbors.search import nearest, nearest_others
 from ._stiefel import Objective, minimise

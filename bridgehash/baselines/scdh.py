@@ -10,7 +10,8 @@ import numpy as np
 from .._core.linalg import Array, RidgeSolver
 from .._core.validation import OneOf, Range, Rules
 from ..codes import signs
-from ..models.base import About, Ids
+from ..models.base import About
+from ..models.training import Ids
 from ..neighbors.graphs import FactoredGraph, label_graph
 from ._kernel import BaseKernelHasher, label_contrast
 

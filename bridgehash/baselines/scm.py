@@ -10,14 +10,15 @@ from .._core.errors import InputError
 from .._core.linalg import Array, leading, majority_sign
 from .._core.validation import Flag, Range, Rules
 from ..codes import signs
-from ..models.base import N_BITS, About, BaseTransferHasher, Ids, TrainingData
+from ..models.base import N_BITS, About, BaseTwoDomainHasher
 from ..models.encoder import LinearEncoder
+from ..models.training import Ids, TrainingData
 from ..neighbors.graphs import label_graph
 from ._kernel import label_contrast
 from ._views import View, unit_maps, whitened
 
 
-class SCM(BaseTransferHasher):
+class SCM(BaseTwoDomainHasher):
     """Codes whose inner products across domains show equal classes, learned bit by bit.
 
     min ‖r S - Σ_k sign(X_s w_k) sign(X_t v_k)ᵀ‖², where S is 1 for rows of one class and -1 for

@@ -12,8 +12,9 @@ from .._core.errors import InputError
 from .._core.linalg import Array, RidgeSolver, SPDSolver, random_orthonormal, turned
 from .._core.validation import Range, Rules
 from ..codes import signs
-from ..models.base import N_BITS, About, Ids
+from ..models.base import N_BITS, About
 from ..models.feature_maps import AnchorKernel, BaseFeatureMap
+from ..models.training import Ids
 from ..neighbors.graphs import one_hot
 from ._views import BasePairedHasher, Learned, Views, squared_norm
 

@@ -9,7 +9,8 @@ import numpy as np
 from .._core.linalg import Array, RidgeSolver, SPDSolver
 from .._core.validation import Range, Rules
 from ..codes import signs
-from ..models.base import About, Ids
+from ..models.base import About
+from ..models.training import Ids
 from ..neighbors.graphs import one_hot
 from ._kernel import BaseKernelHasher
 

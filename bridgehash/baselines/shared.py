@@ -18,13 +18,14 @@ from sklearn.utils import get_tags
 from .._core.errors import InputError
 from .._core.linalg import Array, mean_square
 from .._core.validation import UNKNOWN
-from ..models.base import About, BaseHasher, BaseTransferHasher, TrainingData
+from ..models.base import About, BaseHasher, BaseTwoDomainHasher
 from ..models.contents import Contents, Part
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import PrincipalMap, unit_row_map
+from ..models.training import TrainingData
 
 
-class BaseSharedHasher(BaseTransferHasher):
+class BaseSharedHasher(BaseTwoDomainHasher):
     """A method that learns one hash function for both domains; the wider one is reduced first.
 
     Subclasses implement `_learn_shared(data)`.

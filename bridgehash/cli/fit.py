@@ -241,7 +241,8 @@ def method_name(
 
     `--method ath --preset kernel`, `--method ath-kernel` and `--preset kernel` are the same.
     """
-    from bridgehash.registry import METHODS, ath_name, choose_preset
+    from bridgehash.ath.presets import choose_preset
+    from bridgehash.registry import METHODS, ath_name
 
     reason = ""
     method = method.replace("_", "-")
@@ -346,7 +347,7 @@ def check_runtime(
 ) -> None:
     """Refuse runtime options that the method cannot use, before anything takes time."""
     from bridgehash import ATH
-    from bridgehash.ath.fit import check_in_blocks
+    from bridgehash.ath.memory import check_in_blocks
 
     values = {
         "--scheduler": scheduler,

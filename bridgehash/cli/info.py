@@ -49,22 +49,22 @@ def describe(path: Path) -> dict[str, Any]:
     from bridgehash.models.provenance import encoder_of
 
     file, model = load_model(path), load(path)
-    two = isinstance(model, BaseTransferHasher)
-    encoders = {
-        domain or "encoder": encoder_of(model, path, domain, "--domain")
-        for domain in (("source", "target") if two else (None,))
-    }
-    one = "one-domain hasher" if isinstance(model, BaseHasher) else "encoder"
+    if isinstance(model, BaseTransferHasher):
+        kind = f"{counted(len(model.encoders_), 'domain')}"
+        encoders = dict(model.encoders_)
+    else:
+        kind = "one-domain hasher" if isinstance(model, BaseHasher) else "encoder"
+        encoders = {"encoder": encoder_of(model, path, None, "--domain")}
     method = type(model).__name__
     if isinstance(model, Shared):
         method = f"{method}({type(model.hasher).__name__})"
     return {
         "file": str(path),
         "file_size": path.stat().st_size,
-        "kind": "two-domain hasher" if two else one,
+        "kind": kind,
         "method": method,
         "n_bits": next(iter(encoders.values())).n_bits,
-        **{name: _encoder(encoder) for name, encoder in encoders.items()},
+        "encoders": {name: _encoder(encoder) for name, encoder in encoders.items()},
         "parameters": _plain_all(model.get_params(deep=False)),
         **fit_record(model),
         "format_version": file.format_version,
@@ -104,7 +104,7 @@ def fit_fields(record: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _model_fields(record: dict[str, Any]) -> list[tuple[str, str]]:
-    encoders = [(name, record[name]) for name in ("source", "target", "encoder") if name in record]
+    encoders = list(record["encoders"].items())
     return [
         ("file", f"{record['file']} ({decimal(record['file_size'])})"),
         ("kind", record["kind"]),

@@ -16,6 +16,7 @@ PRESETS = (
     "supervised",
     "kernel",
     "propagated",
+    "adopted",
     "paired",
     "structural",
 )
@@ -69,8 +70,10 @@ Scheduler = Annotated[
     typer.Option(metavar="ADDRESS", help="Run on the workers of a Dask scheduler: tcp://host:8786"),
 ]
 OneDomain = Annotated[
-    DomainOption | None,
-    typer.Option(help="Domain of the features, for a two-domain model."),
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Domain of the features, if the model has several: source, target, ..."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

@@ -116,7 +116,7 @@ class TransferTask:
         (array([1, 1]), 4, True)
         """
         X = check_domain(X, "X")
-        ids, _ = class_ids(check_labels(y, len(X), "y"), None)
+        (ids,) = class_ids(check_labels(y, len(X), "y"))
         assert ids is not None
         _check_sizes(n_queries, n_train, len(X))
         order = np.random.default_rng(seed).permutation(len(X))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .._core.linalg import Array
 from ..datasets import TransferTask
-from ..models.base import BaseTransferHasher, DomainName
+from ..models.base import BaseTransferHasher
 from .histogram import DistanceHistogram, distance_histogram
 from .radius import lookup, radius_pr_area
 from .ranking import mean_average_precision, precision_at, recall_at
@@ -52,7 +52,7 @@ def evaluate(hasher: BaseTransferHasher, task: TransferTask) -> Report:
     queries = hasher.encode(task.X_query, "target")
     n_bits = hasher.encoder("target").n_bits
 
-    def score(X: Array, y: NDArray[np.intp], domain: DomainName) -> Scores:
+    def score(X: Array, y: NDArray[np.intp], domain: str) -> Scores:
         codes = hasher.encode(X, domain)
         return Scores.of(distance_histogram(queries, codes, task.y_query, y, n_bits=n_bits))
 

@@ -1,9 +1,9 @@
 """Base classes of all methods, encoders, feature maps and model files."""
 
-from .base import TrainingData
 from .encoder import LinearEncoder
 from .feature_maps import AnchorKernel, PrincipalMap, RowsAndKernel, UnitRows
 from .persistence import load, save
+from .training import TrainingData
 
 __all__ = [
     "AnchorKernel",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Set
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
@@ -17,28 +17,24 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._core.arrays import array_namespace, is_foreign, like
+from .._core.arrays import is_foreign
 from .._core.errors import InputError
 from .._core.linalg import Array
 from .._core.validation import (
     FLOATS,
     Range,
-    check_domain,
     check_labels,
     check_magnitude,
-    check_pairs,
     check_parameters,
-    check_same_library,
     class_ids,
 )
 from ..codes import MAX_BITS, pack
-from ..streaming.blocks import needs_reading, read_all
-from .contents import Contents, Course, Maybe, Number, Part, Width
+from ..streaming.blocks import needs_reading
+from .contents import Contents, Course, Maybe, Named, Number, Part, Width
 from .encoder import LinearEncoder, SaveMixin
+from .training import Ids, Inputs, TrainingData, check_rows
 
-DomainName = Literal["source", "target"]
 FitInput = Literal["y", "y_source", "y_target", "pairs"]
-Ids = NDArray[np.intp]
 N_BITS = Range(1, MAX_BITS, Integral)  # the rule of every `n_bits`
 _RECORD: Contents = {  # of a fit, if the method keeps one
     "objective_": Maybe(Course()),
@@ -136,7 +132,7 @@ class BaseLabelHasher(BaseHasher):
         name = type(self).__name__
         if y is None:
             raise InputError(f"{name} requires y to be passed, but the target y is None")
-        ids, _ = class_ids(y, None)
+        (ids,) = class_ids(y)
         assert ids is not None
         known = ids >= 0
         if len(np.unique(ids[known])) < 2:
@@ -153,115 +149,19 @@ class BaseLabelHasher(BaseHasher):
         return tags
 
 
-@dataclass(frozen=True)
-class TrainingData:
-    """Validated input of a two-domain `fit`."""
-
-    X_source: Any  # an array; Blocks for a method that reads rows in blocks
-    X_target: Any
-    y_source: Ids | None = None  # class ids common to both domains, -1 where unknown
-    y_target: Ids | None = None
-    pairs: NDArray[np.intp] | None = None  # (p, 2) row numbers in the source and in the target
-
-    @classmethod
-    def checked(
-        cls, X_source: Any, X_target: Any, y_source: Any, y_target: Any, pairs: Any
-    ) -> TrainingData:
-        """Validate labels and pairs against the rows of both domains."""
-        y_s = check_labels(y_source, X_source.shape[0], "y_source")
-        y_t = check_labels(y_target, X_target.shape[0], "y_target")
-        rows = check_pairs(pairs, X_source.shape[0], X_target.shape[0])
-        return cls(X_source, X_target, *class_ids(y_s, y_t), rows)
-
-    def like(self, reference: Array) -> TrainingData:
-        """Return the same rows in the library, and on the device, of another array."""
-        X_s, X_t = like(self.X_source, reference), like(self.X_target, reference)
-        return replace(self, X_source=X_s, X_target=X_t)
-
-    def paired_rows(self, method: str) -> tuple[Array, Array]:
-        """Return the rows of the pairs in the source and in the target."""
-        if self.pairs is None or len(self.pairs) < 2:
-            n = 0 if self.pairs is None else len(self.pairs)
-            raise InputError(f"{n} given; {method} needs at least 2", "pairs")
-        return self.X_source[self.pairs[:, 0]], self.X_target[self.pairs[:, 1]]
-
-    def labelled_source(self, method: str) -> tuple[Array, Ids]:
-        """Return the source rows of known class, and their classes as ids 0 to c - 1."""
-        if self.y_source is None:
-            raise InputError(f"missing; {method} needs labels of the source", "y_source")
-        known = self.y_source >= 0
-        classes, ids = np.unique(self.y_source[known], return_inverse=True)
-        if len(classes) < 2:
-            raise InputError(f"fewer than two classes; {method} needs at least two", "y_source")
-        return self.X_source[known], ids
-
-
-def check_rows(X_source: Any, X_target: Any) -> tuple[Array, Array]:
-    """Return both domains as validated arrays; files and blocks are read into memory."""
-    rows = []
-    for X, name in ((X_source, "X_source"), (X_target, "X_target")):
-        checked = check_domain(X if isinstance(X, np.ndarray) else read_all(X, name), name)
-        all_ = array_namespace(checked).all
-        first = checked[:1, :]
-        if bool(all_(checked[1:2, :] == first)) and bool(all_(checked[1:, :] == first)):
-            raise InputError("all rows are equal; nothing can be learned from them", name)
-        rows.append(checked)
-    check_same_library(*rows)
-    return rows[0], rows[1]
-
-
 class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
-    """A method for two domains: `fit(X_source, X_target)`, then codes of rows of either.
-
-    Subclasses implement `_learn(data)`, which returns the encoders of source and target.
-    """
+    """A method for several domains: `fit(X_source, X_target)`, then codes of rows of any."""
 
     about: ClassVar[About]
-    _contents: ClassVar[Contents] = _RECORD | {
-        "source_encoder_": Part("LinearEncoder"),
-        "target_encoder_": Part("LinearEncoder"),
-    }
-    source_encoder_: LinearEncoder
-    target_encoder_: LinearEncoder
+    _contents: ClassVar[Contents] = _RECORD | {"encoders_": Named("LinearEncoder")}
+    encoders_: dict[str, LinearEncoder]  # by domain
 
-    def fit(
-        self,
-        X_source: Any,
-        X_target: Any,
-        *,
-        y_source: ArrayLike | None = None,
-        y_target: ArrayLike | None = None,
-        pairs: ArrayLike | None = None,
-    ) -> Self:
-        """Learn the hash functions of both domains.
-
-        Parameters
-        ----------
-        X_source : array of shape (n_source, d_source)
-            Features. Also a DataFrame, a path, a zarr array or blocks of rows: see
-            `bridgehash.as_blocks`.
-        X_target : array of shape (n_target, d_target)
-        y_source, y_target : array of class ids or names, optional
-            -1 marks an unknown class. Ignored by methods that do not use labels.
-        pairs : array of shape (p, 2), optional
-            Row numbers of the source and of the target that show the same thing. Ignored by
-            methods that do not use pairs.
-        """
-        self._check_caller()
-        check_parameters(self)
-        rows = check_rows(X_source, X_target)
-        data = TrainingData.checked(*rows, y_source, y_target, pairs)
-        self.source_encoder_, self.target_encoder_ = self._learn(data)
-        return self
-
-    @abstractmethod
-    def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
-        """Return the encoders of source and target."""
+    fit: Any  # fit(X_source, X_target, *, y_source, y_target, y, pairs)
 
     def _check_loaded(self) -> None:
         """Refuse a model whose parts do not fit together; run when it is loaded."""
-        found = {self.source_encoder_.n_bits, self.target_encoder_.n_bits}
-        if found != {getattr(self, "n_bits", self.source_encoder_.n_bits)}:
+        found = {encoder.n_bits for encoder in self.encoders_.values()}
+        if len(found) != 1 or found != {getattr(self, "n_bits", *found)}:
             raise ValueError(f"the encoders have {sorted(found)} bits, unlike n_bits")
         _check_record(self)
 
@@ -279,22 +179,41 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
                 "target_encoder_, which can"
             )
 
-    def encoder(self, domain: DomainName) -> LinearEncoder:
+    def encoder(self, domain: str) -> LinearEncoder:
         """Return the fitted encoder of a domain."""
-        check_is_fitted(self, "source_encoder_")
-        if domain not in ("source", "target"):
-            raise InputError(f"{domain!r} is not allowed; use 'source' or 'target'", "domain")
-        return self.source_encoder_ if domain == "source" else self.target_encoder_
+        check_is_fitted(self, "encoders_")
+        if domain not in self.encoders_:
+            listed = " or ".join(map(repr, self.encoders_))
+            raise InputError(f"{domain!r} is not allowed; use {listed}", "domain")
+        return self.encoders_[domain]
 
-    def decision_function(self, X: Any, domain: DomainName) -> Array:
+    def code_space(self) -> str:
+        """Return a digest that tells whose codes can be compared with those of this model.
+
+        It is that of the first encoder, so it stays the same when further domains join.
+        """
+        check_is_fitted(self, "encoders_")
+        return next(iter(self.encoders_.values())).fingerprint()
+
+    @property
+    def source_encoder_(self) -> LinearEncoder:
+        """The encoder of the domain "source"."""
+        return self.encoder("source")
+
+    @property
+    def target_encoder_(self) -> LinearEncoder:
+        """The encoder of the domain "target"."""
+        return self.encoder("target")
+
+    def decision_function(self, X: Any, domain: str) -> Array:
         """Return the projections before the sign, shape (n, n_bits)."""
         return self.encoder(domain).decision_function(X)
 
-    def transform(self, X: Any, domain: DomainName) -> NDArray[np.int8]:
+    def transform(self, X: Any, domain: str) -> NDArray[np.int8]:
         """Return the codes as ±1, shape (n, n_bits)."""
         return self.encoder(domain).transform(X)
 
-    def encode(self, X: Any, domain: DomainName) -> NDArray[np.uint8]:
+    def encode(self, X: Any, domain: str) -> NDArray[np.uint8]:
         """Return packed codes, shape (n, ceil(n_bits / 8))."""
         return self.encoder(domain).encode(X)
 
@@ -320,3 +239,52 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
                 "X_target",
             )
         return pack(H_s + H_t)
+
+
+class BaseTwoDomainHasher(BaseTransferHasher):
+    """A method for two domains.
+
+    Subclasses implement `_learn(data)`, which returns the encoders of source and target.
+    """
+
+    def fit(
+        self,
+        X_source: Any,
+        X_target: Any = None,
+        *,
+        y_source: ArrayLike | None = None,
+        y_target: ArrayLike | None = None,
+        y: Mapping[str, ArrayLike] | None = None,
+        pairs: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the hash functions of both domains.
+
+        Parameters
+        ----------
+        X_source : array of shape (n_source, d_source), or a mapping from names to two such arrays
+            Features. Also a DataFrame, a path, a zarr array or blocks of rows: see
+            `bridgehash.as_blocks`.
+        X_target : array of shape (n_target, d_target)
+        y_source, y_target : array of class ids or names, optional
+            -1 marks an unknown class. Ignored by methods that do not use labels.
+        y : mapping from names of domains to labels, optional
+            In place of y_source and y_target, if the domains have names.
+        pairs : array of shape (p, 2), optional
+            Row numbers of the source and of the target that show the same thing. Ignored by
+            methods that do not use pairs.
+        """
+        self._check_caller()
+        check_parameters(self)
+        inputs = Inputs.of(X_source, X_target, y_source, y_target, y, pairs)
+        if len(inputs.names) != 2:
+            raise InputError(
+                f"{len(inputs.names)} domains; {type(self).__name__} learns from two: use ATH", "X"
+            )
+        rows = check_rows(inputs.X, inputs.arguments("X"))
+        encoders = self._learn(inputs.checked(rows).two())
+        self.encoders_ = dict(zip(inputs.names, encoders, strict=True))
+        return self
+
+    @abstractmethod
+    def _learn(self, data: TrainingData) -> tuple[LinearEncoder, LinearEncoder]:
+        """Return the encoders of source and target."""

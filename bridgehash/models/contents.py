@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
+from string import hexdigits
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from .._core.validation import Flag, OneOf, Range, Rules
+from .._core.validation import Flag, OneOf, Range, Rules, check_name
 
 Sizes = dict[str, int]
 
@@ -33,6 +34,7 @@ class NotSaved:
 
 MAX_WIDTH = 2**22  # columns
 MAX_MAPS = 100
+MAX_NAMED = 10_000
 _SEED = OneOf((None,), number=Range(0, 2**32 - 1, Integral))
 
 
@@ -124,6 +126,43 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Named:
+    """Estimators of one class by name, at least one."""
+
+    class_name: str
+
+    def check(self, value: Any, sizes: Sizes) -> None:
+        if not isinstance(value, dict) or not 0 < len(value) <= MAX_NAMED:
+            raise ValueError(f"{_described(value)} instead of 1 to {MAX_NAMED} named parts")
+        for name, each in value.items():
+            check_name(name)
+            Part(self.class_name).check(each, sizes)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A list of texts or of whole numbers, of the size with this name."""
+
+    name: str
+
+    def check(self, value: Any, sizes: Sizes) -> None:
+        kinds = {type(each) for each in value} if isinstance(value, list) else {None}
+        if kinds not in ({str}, {int}):
+            raise ValueError(f"{_described(value)} instead of texts or whole numbers")
+        if sizes.setdefault(self.name, len(value)) != len(value):
+            raise ValueError(f"{len(value)} entries, but {self.name} is {sizes[self.name]}")
+
+
+@dataclass(frozen=True)
+class Digest:
+    """A SHA-256 digest in hexadecimal digits."""
+
+    def check(self, value: Any, sizes: Sizes) -> None:
+        if not (isinstance(value, str) and len(value) == 64 and set(value) <= set(hexdigits)):
+            raise ValueError(f"{_described(value)} instead of a digest")
+
+
+@dataclass(frozen=True)
 class Parts:
     """A list of fitted feature maps."""
 
@@ -165,14 +204,27 @@ class Course:
 class Maybe:
     """What may be None or missing, depending on the parameters."""
 
-    rule: Values | Number | Course
+    rule: Values | Number | Course | Texts
 
     def check(self, value: Any, sizes: Sizes) -> None:
         if value is not None:
             self.rule.check(value, sizes)
 
 
-Rule = Values | Width | Interval | Number | Part | Parts | Given | Course | Maybe
+Rule = (
+    Values
+    | Width
+    | Interval
+    | Number
+    | Part
+    | Named
+    | Texts
+    | Digest
+    | Parts
+    | Given
+    | Course
+    | Maybe
+)
 Contents = dict[str, Rule]
 
 _LINEAR: Contents = {"n_features_in_": Width("d"), "components_": Values("m d")}

@@ -39,7 +39,7 @@ from ..codes import n_bytes, pack, signs
 from ..streaming.blocks import Blocks, as_blocks, needs_reading
 from .contents import Contents, Maybe, Number, Parts, Values, widths
 from .feature_maps import BaseFeatureMap, UnitRows
-from .persistence import load, save
+from .persistence import fingerprint, load, save
 
 _LARGEST = float(np.finfo(np.float64).max)
 
@@ -134,6 +134,10 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
     def n_features_in_(self) -> int:
         """Width of the input."""
         return int(self.maps[0].n_features_in_ if self.maps else self.projection.shape[0])
+
+    def fingerprint(self) -> str:
+        """Return a digest of the parameters: equal for encoders that give the same codes."""
+        return fingerprint(self)
 
     def fit(self, X: ArrayLike | None = None, y: object = None) -> Self:
         """Do nothing; present for pipelines."""

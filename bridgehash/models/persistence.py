@@ -9,6 +9,8 @@ is fitted again.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from importlib import import_module
 from typing import Any
@@ -31,7 +33,7 @@ _MAX_DEPTH = 20  # of nested parts
 def save(model: BaseEstimator, path: StrPath) -> None:
     """Write an encoder or a fitted hasher to a file, atomically.
 
-    The file holds both encoders, the parameters and the record of the fit, but not the bipartite
+    The file holds the encoders, the parameters and the record of the fit, but not the bipartite
     graph, which belongs to the training rows.
     """
     check_is_fitted(model)
@@ -73,6 +75,17 @@ def load(path: StrPath) -> Any:
         ) from error
 
 
+def fingerprint(model: BaseEstimator) -> str:
+    """Return a digest of all that `save` would write about an estimator."""
+    arrays: Arrays = {}
+    described = _describe(model, "", arrays)
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
 def _shortened(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"{error} is missing"
@@ -91,6 +104,11 @@ def _describe(value: Any, name: str, arrays: Arrays) -> Any:
             value = np.array(value.tolist(), dtype=np.float64).reshape(len(value), -1)
         arrays[name] = value
         return {"array": name, "fields": fields}
+    if isinstance(value, dict):
+        return {
+            "names": list(value),
+            "parts": _describe(list(value.values()), name, arrays),
+        }
     if isinstance(value, list | tuple):
         return [_describe(part, f"{name}.{i}", arrays) for i, part in enumerate(value)]
     if isinstance(value, np.generic):
@@ -144,6 +162,9 @@ def _restore(value: Any, arrays: Arrays, depth: int = 0) -> Any:
         return value
     if value.keys() == {"array", "fields"}:
         return _with_fields(arrays.pop(value["array"]), value["fields"])
+    if value.keys() == {"names", "parts"}:
+        parts = _restore(value["parts"], arrays, depth + 1)
+        return dict(zip(value["names"], parts, strict=True))
     if value.keys() == {"not saved"} and isinstance(value["not saved"], str):
         return NotSaved(value["not saved"])
     if value.keys() != {"class", "parameters", "learned"}:

@@ -19,10 +19,14 @@ from .encoder import LinearEncoder
 def encoder_of(model: Any, path: Path, domain: str | None, option: str) -> LinearEncoder:
     """Return the encoder of a model for a domain; `path` and `option` are for messages."""
     if isinstance(model, BaseTransferHasher):
+        choices = " or ".join(f"{option} {name}" for name in model.encoders_)
         if domain is None:
-            choices = f"{option} source or {option} target"
-            raise InputError(f"has two domains; choose one: {choices}", str(path))
-        return model.source_encoder_ if domain == "source" else model.target_encoder_
+            raise InputError(
+                f"has {len(model.encoders_)} domains; choose one: {choices}", str(path)
+            )
+        if domain not in model.encoders_:
+            raise InputError(f"has no domain {domain!r}; choose one: {choices}", str(path))
+        return model.encoders_[domain]
     if not isinstance(model, BaseHasher | LinearEncoder):
         raise InputError(
             f"holds {type(model).__name__}, which makes no codes; name another model", str(path)

@@ -10,8 +10,8 @@ import pytest
 
 from bridgehash import ATH, InputError, as_blocks
 from bridgehash._core.validation import Size
-from bridgehash.ath import fit as memory
-from bridgehash.ath.fit import plan_memory
+from bridgehash.ath import memory
+from bridgehash.ath.memory import plan_memory
 
 PRESETS = {
     "unsupervised": (),

@@ -10,7 +10,7 @@ import pytest
 from bridgehash import ATH, AnchorKernel, ClassCodes, InputError, load
 from bridgehash.ath.class_codes import class_weights, far_words
 from bridgehash.ath.ridge import RIDGES, ridge_path
-from bridgehash.models.base import TrainingData
+from bridgehash.models.training import Domains
 from tests.cases import two_domains
 
 
@@ -19,7 +19,8 @@ def rng(seed=0):
 
 
 def begun(y_s, y_t, n_bits, alphas=(1.0, 1.0), seed=0):
-    data = TrainingData(np.empty((len(y_s), 1)), np.empty((len(y_t), 1)), y_s, y_t)
+    rows = np.empty((len(y_s), 1)), np.empty((len(y_t), 1))
+    data = Domains(("source", "target"), rows, (y_s, y_t))
     return ClassCodes().begin(data, n_bits, alphas, rng(seed))
 
 
@@ -41,7 +42,7 @@ def test_the_step_is_the_best_of_all_assignments_of_words(seed):
     H = random.normal(size=(12, 6)), random.normal(size=(9, 6))
     codes = begun(y_s, y_t, 6, (0.3, 2.0), seed)
     book = codes.words.copy()
-    found = fidelity(codes, H, codes.step(*H))
+    found = fidelity(codes, H, codes.step(H))
     every = [
         fidelity(codes, H, (book[list(order)][y_s], book[list(order)][y_t]))
         for order in permutations(range(4))
@@ -55,7 +56,7 @@ def test_every_step_gives_a_class_one_code_in_both_domains_and_classes_different
     y_s, y_t = random.integers(7, size=40), random.integers(7, size=30)
     codes = begun(y_s, y_t, 8)
     for _ in range(4):
-        B_s, B_t = codes.step(random.normal(size=(40, 8)), random.normal(size=(30, 8)))
+        B_s, B_t = codes.step([random.normal(size=(n, 8)) for n in (40, 30)])
         words = np.unique(np.column_stack([np.r_[y_s, y_t], np.vstack([B_s, B_t])]), axis=0)
         assert len(words) == 7
         assert len(np.unique(words[:, 1:], axis=0)) == 7
@@ -65,7 +66,7 @@ def test_rows_without_a_label_have_no_weight_and_the_signs_of_their_projections(
     y = np.array([0, -1, 1, 1])
     H = np.array([[3.0, 1.0], [-2.0, 5.0], [1.0, -1.0], [-1.0, -1.0]])
     codes = begun(y, y, 2)
-    B = codes.step(H, H)[0]
+    B = codes.step([H, H])[0]
     np.testing.assert_array_equal(B[1], [-1.0, 1.0])
     np.testing.assert_array_equal(B[2], B[3])
     np.testing.assert_allclose(codes.weights[0], [1.5, 0.0, 0.75, 0.75])

@@ -284,7 +284,7 @@ def test_the_record_is_the_objective_of_the_encoders(variant, shape):
             class_codes(projections, y)
             for projections, y in zip(H, (data.y_source, data.y_target), strict=True)
         ]
-    terms = objective(*domains, H, B, model.bipartite_graph_, lam=model.lam_)
+    terms = objective(domains, H, B, [(0, 1, model.bipartite_graph_)], lam=model.lam_)
     last = model.objective_[-1]
     np.testing.assert_allclose(
         terms, [last["quantisation"], last["bridge"], last["structure"]], rtol=1e-6

@@ -16,7 +16,7 @@ from bridgehash.bench import runner
 from bridgehash.bench.runner import Job, run_job
 from bridgehash.bench.spec import MethodSpec
 from bridgehash.datasets import TaskSpec, TransferTask, parse_task
-from bridgehash.models.base import BaseTransferHasher
+from bridgehash.models.base import BaseTransferHasher, BaseTwoDomainHasher
 
 QUICK = StructuralStart(n_starts=1, n_kept=1, max_rows=60)
 N = 60
@@ -89,11 +89,11 @@ def test_a_run_of_a_suite_hands_over_what_is_granted(
         made.append(codes(hasher, seen))
         return evaluate(hasher, seen)
 
-    fits = {cls: cls.fit for cls in (BaseTransferHasher, ATH)}
+    fits = {cls: cls.fit for cls in (BaseTwoDomainHasher, ATH)}
 
     def noted(self: BaseTransferHasher, *rows: Any, **arguments: Any) -> Any:
         given.append({name for name, value in arguments.items() if value is not None})
-        return fits[ATH if isinstance(self, ATH) else BaseTransferHasher](self, *rows, **arguments)
+        return fits[ATH if isinstance(self, ATH) else BaseTwoDomainHasher](self, *rows, **arguments)
 
     monkeypatch.setattr(runner, "evaluate", kept)
     for cls in fits:

@@ -7,6 +7,7 @@ from scipy.stats import ortho_group
 import bridgehash
 from bridgehash import (
     ATH,
+    GivenStart,
     PairCodes,
     PairStart,
     PartnerSearch,
@@ -16,11 +17,11 @@ from bridgehash import (
     UnitRows,
 )
 from bridgehash._core.linalg import procrustes
-from bridgehash.ath.fit import check_in_blocks
+from bridgehash.ath.memory import check_in_blocks
 from bridgehash.ath.pairs import mutual_pairs, predictor, towards_procrustes
 from bridgehash.ath.starts import StartContext
 from bridgehash.codes import hamming
-from bridgehash.models.base import TrainingData
+from bridgehash.models.training import Domains, TrainingData
 
 SHAPES = pytest.mark.parametrize(("n", "d", "d_to"), [(40, 6, 9), (40, 9, 6), (7, 12, 10)])
 
@@ -86,22 +87,35 @@ def test_a_large_ridge_gives_the_rotation_and_a_small_one_least_squares(n, d, d_
 
 
 @pytest.mark.parametrize("noise", [0.1, 1.0, 8.0])
-def test_the_ridge_of_the_prediction_is_the_best_for_rows_left_out(noise):
-    """The twin leaves each row out and solves again."""
+@pytest.mark.parametrize("n", [30, 9])
+def test_the_ridge_of_the_prediction_is_the_best_for_rows_left_out(n, noise):
+    """The twin leaves each row out, centres the others and solves again."""
     rng = np.random.default_rng(3)
-    X = rng.normal(size=(30, 12)) / np.arange(1, 13)
-    Y = X @ rng.normal(size=(12, 5)) + noise * rng.normal(size=(30, 5))
-    unit = (X**2).sum() / len(X)
-    errors = {}
+    X = centred(rng, n, 12) / np.arange(1, 13)
+    Y = X @ rng.normal(size=(12, 5)) + noise * centred(rng, n, 5)
+    unit, errors = (X**2).sum() / n, {}
     for ridge in (0.03, 0.1, 0.3, 1.0, 3.0):
         left = [
-            Y[i] - X[i] @ np.linalg.solve(A.T @ A + ridge * unit * np.eye(12), A.T @ B)
-            for i in range(30)
+            Y[i] - B.mean(axis=0) - (X[i] - A.mean(axis=0)) @ regression(A, B, ridge * unit)
+            for i in range(n)
             for A, B in [(np.delete(X, i, 0), np.delete(Y, i, 0))]
         ]
         errors[ridge] = np.square(left).sum()
     best = min(errors, key=errors.get)
-    np.testing.assert_allclose(predictor(X, Y), towards_procrustes(X, Y, best * unit))
+    turned = procrustes(X.T @ Y, within_rank=True) * np.linalg.norm(Y) / np.linalg.norm(X)
+    expected = regression(X, Y, best * unit) + turned / 2
+    np.testing.assert_allclose(predictor(X, Y), expected, atol=1e-12)
+
+
+def regression(X, Y, ridge):
+    X, Y = X - X.mean(axis=0), Y - Y.mean(axis=0)
+    return np.linalg.solve(X.T @ X + ridge * np.eye(X.shape[1]), X.T @ Y)
+
+
+def test_the_prediction_does_not_depend_on_the_scale_of_either_side():
+    rng = np.random.default_rng(4)
+    X, Y = centred(rng, 20, 6), centred(rng, 20, 4)
+    np.testing.assert_allclose(predictor(3.0 * X, 5.0 * Y), predictor(X, Y) * 5.0 / 3.0)
 
 
 # --- partners
@@ -196,8 +210,8 @@ def test_rows_of_a_pair_share_the_code_nearest_to_both():
     rng = np.random.default_rng(7)
     H_s, H_t = rng.normal(size=(4, 2)), rng.normal(size=(5, 2))
     pairs = np.array([[1, 1], [1, 2], [3, 3]])
-    data = TrainingData(H_s, H_t, pairs=pairs)
-    B_s, B_t = PairCodes().begin(data, 2, (0.5, 2.0), None).step(H_s, H_t)
+    data = Domains(("source", "target"), (H_s, H_t), (None, None), pairs)
+    B_s, B_t = PairCodes().begin(data, 2, (0.5, 2.0), None).step([H_s, H_t])
     for rows, columns in (([1], [1, 2]), ([3], [3])):
         best = min(
             ([a, b] for a in (-1, 1) for b in (-1, 1)),
@@ -342,7 +356,7 @@ def test_pairs_that_become_equal_at_unit_norm_are_refused():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"start": "itq"}, "ridge_towards: .start. needs a linear start"),
+        ({"start": GivenStart(np.ones((50, 50)))}, "ridge_towards: .start. needs a linear start"),
         ({"start": PairStart(evenness=0.0)}, "evenness"),
         ({"completion": PartnerSearch(n_rounds=0)}, "n_rounds"),
         ({"completion": "friends"}, "completion"),
@@ -409,8 +423,10 @@ def test_codes_of_training_rows_are_those_of_the_fit():
     """One code per pair, and per class if labels are used, in both domains."""
     X_s, X_t, *_ = two_views(n=120)
     paired = ATH.paired(16, random_state=0).fit(X_s, X_t, pairs=same(120))
-    np.testing.assert_array_equal(paired.source_codes_, paired.target_codes_)
+    np.testing.assert_array_equal(*paired.training_codes_.values())
     y = np.arange(120) % 4
     words = ATH.supervised(16, random_state=0).fit(X_s, X_t, y_source=y, y_target=y)
-    np.testing.assert_array_equal(words.source_codes_[:60], words.target_codes_[60:])
-    assert len(np.unique(words.source_codes_, axis=0)) == 4
+    np.testing.assert_array_equal(
+        words.training_codes_["source"][:60], words.training_codes_["target"][60:]
+    )
+    assert len(np.unique(words.training_codes_["source"], axis=0)) == 4

@@ -14,7 +14,7 @@ from bridgehash.ath.propagation import (
     spread_labels,
     votes,
 )
-from bridgehash.models.base import TrainingData
+from bridgehash.models.training import TrainingData
 
 CENTRES = 4.0 * np.eye(3, 8)
 

@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 
 from bridgehash import ATH, NoGraph, PairStart
 from bridgehash._core.linalg import SPDSolver
-from bridgehash.ath.fit import Features
+from bridgehash.ath.features import Features
 from bridgehash.ath.steps import Domain, normal_matrix, projection_step, ridge_distance
 from bridgehash.neighbors.graphs import SparseGraph, laplacian
 
@@ -24,7 +24,7 @@ def test_the_step_is_stationary_where_the_ridge_pulls_to_a_projection():
     W = SparseGraph(csr_array(np.eye(40)))
     domain = Domain(X, NoGraph().build(X), 0.7, 0.0, held)
     solver = SPDSolver(normal_matrix(domain, W.degrees, lam=0.4), 2.5)
-    A = projection_step(domain, solver, B, W, H_other, lam=0.4, ridge=2.5)
+    A = projection_step(domain, solver, B, [(W, H_other)], lam=0.4, ridge=2.5)
 
     def value(A):
         H = X @ A

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bridgehash import ATH, GivenBipartite
-from bridgehash.ath import fit, selection
+from bridgehash.ath import problem, selection
 from bridgehash.ath.selection import FIRST_LAM, WEAK_LAM, CycleConsistency, best_lam
 from bridgehash.datasets import digit_domains
 
@@ -115,7 +115,7 @@ def test_an_arbitrary_bridge_stays_weak():
 def test_a_few_labels_outside_the_sample_are_no_error(monkeypatch):
     task = digit_domains(120, n_queries=20).homogeneous()
     y = np.where(np.arange(len(task.X_source)) < 20, task.y_source, -1)
-    monkeypatch.setattr(fit, "rows_by_norm", lambda X, n: np.arange(30, 40))
+    monkeypatch.setattr(problem, "rows_by_norm", lambda X, n: np.arange(30, 40))
     model = ATH.semi_supervised(8, random_state=0, max_iter=2, tol=0.0)
     model.fit(task.X_source, task.X_target, y_source=y)
     assert model.lam_ == FIRST_LAM

@@ -7,9 +7,9 @@ from scipy.sparse import csr_array
 from bridgehash import TrainingData
 from bridgehash.ath.bipartite import AdaptiveBipartite, LabelBipartite
 from bridgehash.ath.class_codes import BalancedCodes
-from bridgehash.ath.solver import solve
-from bridgehash.ath.starts import Start
+from bridgehash.ath.solver import Bridge, solve
 from bridgehash.ath.steps import Domain, Objective
+from bridgehash.models.training import Domains
 from bridgehash.neighbors.graphs import KNNGraph, SparseGraph, label_graph
 from tests import reference
 
@@ -86,13 +86,15 @@ def problem(n_s, n_t, labelled):
         domains[k] = Domain(rows, graph, *WEIGHTS[k])
     labels = (y["source"], y["target"]) if labelled else None
     bipartite = LabelBipartite() if labelled else AdaptiveBipartite(n_neighbors=ETA)
+    rule = bipartite.rule(TrainingData(X["source"], X["target"], *y.values()))
+    data = Domains(tuple(X), tuple(X.values()), tuple(y.values()))
     arguments = {
-        **domains,
-        "bipartite": bipartite.rule(TrainingData(X["source"], X["target"], *y.values())),
-        "codes": BalancedCodes(),
-        "start": Start(H["source"], H["target"]),
+        "domains": list(domains.values()),
+        "bridges": [Bridge(0, 1, rule)],
+        "codes": BalancedCodes().begin(data, R, (1.0, 1.0), None),
+        "start": list(H.values()),
         "lam": LAM,
-        "ridge": RIDGE,
+        "ridges": (RIDGE, RIDGE),
         "tol": 0.0,
     }
     columns = [{k: part[k].T for k in part} for part in (X, H)]
@@ -110,9 +112,9 @@ def test_solver_is_algorithm_1(n_s, n_t, labelled, n_iter):
     for _ in range(n_iter):
         twin.round()
         history.append(twin.objective())
-    np.testing.assert_allclose(solution.A_s, twin.A["source"], rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(solution.A_t, twin.A["target"], rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(solution.W @ np.eye(n_t), twin.W_st, atol=1e-8)
+    np.testing.assert_allclose(solution.A[0], twin.A["source"], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(solution.A[1], twin.A["target"], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(solution.W[0] @ np.eye(n_t), twin.W_st, atol=1e-8)
     np.testing.assert_allclose(solution.history, history, rtol=1e-7)
 
 
@@ -125,28 +127,28 @@ def test_the_order_of_the_script_begins_with_balanced_codes_and_ends_with_a(n_it
     for _ in range(n_iter):
         W_st = twin.W_st
         twin.round()
-    np.testing.assert_allclose(solution.A_s, twin.A["source"], rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(solution.A_t, twin.A["target"], rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(solution.W @ np.eye(7), W_st, atol=1e-8)
+    np.testing.assert_allclose(solution.A[0], twin.A["source"], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(solution.A[1], twin.A["target"], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(solution.W[0] @ np.eye(7), W_st, atol=1e-8)
 
 
 def test_the_objective_counts_the_ridge_of_each_domain():
     arguments, _ = problem(8, 7, labelled=True)
-    solution = solve(**arguments, ridge_target=3.0, max_iter=2)
-    ridge = RIDGE * (solution.A_s**2).sum() + 3.0 * (solution.A_t**2).sum()
+    solution = solve(**arguments | {"ridges": (RIDGE, 3.0)}, max_iter=2)
+    ridge = RIDGE * (solution.A[0] ** 2).sum() + 3.0 * (solution.A[1] ** 2).sum()
     np.testing.assert_allclose(solution.history[-1].ridge, ridge)
 
 
 def test_a_start_that_knows_a_graph_is_followed():
     arguments, _ = problem(8, 7, labelled=False)
     W = np.random.default_rng(0).random((8, 7))
-    start = Start(arguments["start"].H_s, arguments["start"].H_t, SparseGraph(csr_array(W)))
-    solution = solve(**arguments | {"start": start}, max_iter=1)
+    bridge = arguments["bridges"][0]._replace(first=SparseGraph(csr_array(W)))
+    solution = solve(**arguments | {"bridges": [bridge]}, max_iter=1)
     _, twin = problem(8, 7, labelled=False)
     twin.W_st = W
     twin.round()
-    np.testing.assert_allclose(solution.A_s, twin.A["source"], atol=1e-9)
-    np.testing.assert_allclose(solution.A_t, twin.A["target"], atol=1e-9)
+    np.testing.assert_allclose(solution.A[0], twin.A["source"], atol=1e-9)
+    np.testing.assert_allclose(solution.A[1], twin.A["target"], atol=1e-9)
 
 
 def test_solver_stops_when_the_objective_settles():

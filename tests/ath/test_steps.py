@@ -57,11 +57,10 @@ class State:
         """The objective as the product counts it, with the ridge of both A-steps."""
         sides = (self.source, self.target)
         terms = objective(
-            self.source.domain,
-            self.target.domain,
+            (self.source.domain, self.target.domain),
             (self.source.H, self.target.H),
             (self.source.B, self.target.B),
-            self.W,
+            [(0, 1, self.W)],
             lam=self.lam,
         )
         ridge = self.ridge * sum(np.linalg.norm(side.A) ** 2 for side in sides)
@@ -77,7 +76,7 @@ class State:
         side, W, H_other = self.seen_from(name)
         Phi = normal_matrix(side.domain, W.degrees, lam=self.lam)
         solver = SPDSolver(Phi, self.ridge)
-        A = projection_step(side.domain, solver, side.B, W, H_other, lam=self.lam)
+        A = projection_step(side.domain, solver, side.B, [(W, H_other)], lam=self.lam)
         return replace(self, **{name: replace(side, A=A)})
 
     def after_code_step(self, name):
@@ -170,11 +169,10 @@ STATES = st.builds(
 @settings(max_examples=25)
 def test_objective_is_the_sum_over_all_pairs(state):
     terms = objective(
-        state.source.domain,
-        state.target.domain,
+        (state.source.domain, state.target.domain),
         (state.source.H, state.target.H),
         (state.source.B, state.target.B),
-        state.W,
+        [(0, 1, state.W)],
         lam=state.lam,
     )
     np.testing.assert_allclose(terms, twin_objective(state)[:3], rtol=1e-9, atol=1e-9)
@@ -265,7 +263,7 @@ def test_solving_in_the_row_space_changes_nothing(labelled):
         graph = label_graph(y, y) if labelled else KNNGraph(3).build(rows)
         domain = Domain(rows, graph, alpha=0.3, beta=0.2, lower=rows is not X)
         solver = SPDSolver(normal_matrix(domain, W.degrees, lam=0.7), 1e-2)
-        return projection_step(domain, solver, B, W, H_other, lam=0.7)
+        return projection_step(domain, solver, B, [(W, H_other)], lam=0.7)
 
     Z, back = row_space(X)
     assert Z.shape == (n, n - 1)

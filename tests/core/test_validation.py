@@ -99,16 +99,16 @@ def test_unknown_labels_are_no_class_whatever_the_type_of_number():
 
 
 def test_names_and_numbers_are_not_compared():
-    with pytest.raises(ValueError, match="y_source and y_target"):
+    with pytest.raises(ValueError, match="all of them numbers"):
         class_ids(np.array(["0", "1"]), np.array([0, 1]))
 
 
 def test_arrays_of_two_libraries_are_refused():
     strict = pytest.importorskip("array_api_strict")
     X = np.ones((2, 3))
-    check_same_library(X, X)
+    check_same_library([X, X], ["X_source", "X_target"])
     with pytest.raises(InputError, match=r"X_source is .*numpy.*X_target is .*strict"):
-        check_same_library(X, strict.asarray(X))
+        check_same_library([X, strict.asarray(X)], ["X_source", "X_target"])
 
 
 def test_whole_numbers_of_another_library_become_floats():

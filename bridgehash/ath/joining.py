@@ -1,0 +1,106 @@
+"""Add a domain to a fitted model without changing any of its codes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._core.arrays import to_numpy
+from .._core.errors import InputError, unknown
+from .._core.linalg import Array
+from .._core.validation import check_domain, check_name
+from ..codes import pack
+from ..models.base import BaseHasher, BaseTransferHasher
+from ..models.encoder import LinearEncoder
+from ..models.training import Domains
+from ..streaming.blocks import read_all
+from .class_codes import group_sums
+from .presets import choose_preset, preset
+
+Classes = list[str] | list[int]
+
+
+def class_codes(
+    data: Domains, codes: Sequence[Array]
+) -> tuple[Classes | None, NDArray[np.uint8] | None]:
+    """Return the classes, and for each the majority of each bit in the codes of its rows."""
+    if data.classes is None or not len(data.classes):
+        return None, None
+    sums: Array = np.zeros((len(data.classes), codes[0].shape[1]))
+    for y, B in zip(data.y, codes, strict=True):
+        if y is not None:
+            sums += group_sums(B, y, len(sums))
+    return data.classes.tolist(), pack(sums)
+
+
+def founded_on(frozen: Mapping[str, Any] | None, model: BaseTransferHasher) -> str:
+    """Return the code space of a model: that of its frozen domain, or of its first encoder."""
+    for given in (frozen or {}).values():
+        given = given[0] if isinstance(given, tuple) else given
+        if isinstance(given, BaseTransferHasher):
+            return given.code_space()
+        if isinstance(given, BaseHasher):
+            return given.encoder_.fingerprint()
+        if isinstance(given, LinearEncoder):
+            return given.fingerprint()
+        return hashlib.sha256(to_numpy(given).tobytes()).hexdigest()
+    return next(iter(model.encoders_.values())).fingerprint()
+
+
+def learn_to_join(
+    model: Any,
+    name: str,
+    X: Any,
+    to: str | None,
+    X_to: Any,
+    codes_to: Any,
+    *,
+    y: Any,
+    y_to: Any,
+    pairs: Any,
+    method: Any,
+    verbose: bool,
+) -> Any:
+    """Fit an ATH in which the domain `to` of a model is frozen and the new domain learns."""
+    if check_name(name) in model.encoders_:
+        raise InputError(f"{name!r} is a domain of this model; choose another name", "name")
+    to = next(iter(model.encoders_)) if to is None else to
+    if to not in model.encoders_:
+        raise InputError(unknown("domain", to, list(model.encoders_)), "to")
+    frozen: Any = codes_to
+    if X_to is not None:
+        X_to = _rows(X_to, "X_to")
+        frozen = model.encoder(to) if codes_to is None else (model.encoder(to), codes_to)
+    elif codes_to is None:
+        if y is None or pairs is not None or y_to is not None:
+            what = "pairs" if pairs is not None else "labels" if y_to is not None else "no labels"
+            raise InputError(f"missing; {what} of {name} need rows or codes of {to}", "X_to")
+        if model.classes_ is None:
+            raise InputError(
+                f"missing; this model has learned no classes: give rows of {to}", "X_to"
+            )
+        frozen, y_to = model.class_codes_, np.asarray(model.classes_)
+    X = _rows(X, "X")
+    labels = {to: y_to, name: y}
+    if method is None:
+        other = X_to if X_to is not None else np.empty((len(frozen), 0))
+        given = {"y_source": _given(y_to), "y_target": _given(y), "pairs": pairs}
+        chosen, _ = choose_preset(other, X, **given, frozen=True)
+        method = type(model)(model.n_bits, **preset(chosen), random_state=model.random_state)
+    elif method.n_bits != model.n_bits:
+        raise InputError(f"has {method.n_bits} bits, the model {model.n_bits}", "method")
+    return method.fit(
+        {to: X_to, name: X}, y=labels, pairs=pairs, frozen={to: frozen}, verbose=verbose
+    )
+
+
+def _rows(X: Any, name: str) -> Array:
+    return check_domain(X if isinstance(X, np.ndarray) else read_all(X, name), name)
+
+
+def _given(y: Any) -> NDArray[Any] | None:
+    return None if y is None else np.asarray(y)
