@@ -25,9 +25,10 @@ from .._core.errors import BridgehashError, InputError, JournalError, LostChange
 from .._core.files import StrPath, atomic_write, remove_leftovers
 from .._core.journal import Journal
 from .._core.locks import FileLock
-from .batch import MAX_ID, Batch, Ids, checked_batch, free_ids, id_exists, whole_ids
-from .changes import Add, ChangeResult, Remove, Upsert, as_record, as_texts
+from .batch import Batch, checked_batch, id_exists
+from .changes import Add, ChangeResult, Remove, Upsert, as_record
 from .exact import HammingIndex
+from .ids import MAX_ID, IdKind, Ids, check_kind, free_ids, kind_of, parse_ids
 from .index_file import IndexFile, journal_header, journal_path, read_index, read_version
 
 _PROBE_SECONDS = 1.0  # between two tests whether the disk can be written
@@ -76,7 +77,8 @@ class IndexStore:
         self._max_journal_bytes = self._merge_at = max_journal_bytes
         self._merge_problem = self._broken = ""
         self._probed, self._probe_result = -_PROBE_SECONDS, ""
-        self._next_id = int(self.index.ids[-1]) + 1 if len(self.index) else 0
+        numbered = self.index.id_kind == "numbers" and len(self.index)
+        self._next_id = int(self.index.page(len(self.index) - 1, 1)[0][0]) + 1 if numbered else 0
         self._lock = Lock()
 
     @classmethod
@@ -158,24 +160,34 @@ class IndexStore:
         return self._broken or journal.broken or self._merge_problem or self._probe_result
 
     def add(
-        self, codes: ArrayLike, ids: ArrayLike | None = None, *, tags: ArrayLike | None = None
+        self,
+        codes: ArrayLike,
+        ids: ArrayLike | None = None,
+        *,
+        tags: ArrayLike | None = None,
+        domain: ArrayLike | None = None,
     ) -> Ids:
-        """Add packed codes with optional tags and return their ids.
+        """Add packed codes, as `HammingIndex.add` does, and return their ids.
 
         Raises `InputError` if an id exists, and `JournalError` if the disk cannot be written; then
         nothing is changed.
         """
-        return self._one(Add(codes, ids, tags)).ids
+        return self._one(Add(codes, ids, tags, domain)).ids
 
     def upsert(
-        self, codes: ArrayLike, ids: ArrayLike, *, tags: ArrayLike | None = None
+        self,
+        codes: ArrayLike,
+        ids: ArrayLike,
+        *,
+        tags: ArrayLike | None = None,
+        domain: ArrayLike | None = None,
     ) -> ChangeResult:
-        """Add packed codes; codes with the same ids are replaced, tags included."""
-        return self._one(Upsert(codes, ids, tags))
+        """Add packed codes; codes with the same ids are replaced, tags and domain included."""
+        return self._one(Upsert(codes, ids, tags, domain))
 
     def remove(self, ids: ArrayLike) -> int:
         """Remove codes by id and return how many were removed; unknown ids are ignored."""
-        return self._one(Remove(whole_ids(ids))).n_removed
+        return self._one(Remove(parse_ids(ids))).n_removed
 
     def _one(self, change: Add | Upsert | Remove) -> ChangeResult:
         (result,) = self.change([change])
@@ -283,11 +295,11 @@ class IndexStore:
         An `Add` becomes a batch, or an error if an id exists after the changes before it.
         """
         resolved: list[Batch | Remove | BridgehashError] = []
-        changed: dict[int, bool] = {}  # whether an id exists after the changes before
-        next_id = self._next_id
+        changed: dict[int | str, bool] = {}  # whether an id exists after the changes before
+        next_id, kind = self._next_id, self.index.id_kind
         for change in changes:
             try:
-                checked = self._check(change, changed, next_id)
+                checked = self._check(change, changed, next_id, kind)
             except BridgehashError as error:
                 resolved.append(error)
                 continue
@@ -295,16 +307,24 @@ class IndexStore:
             inserts = isinstance(checked, Batch)
             changed.update(dict.fromkeys(checked.ids.tolist(), inserts))
             if inserts and len(checked.ids):
-                next_id = max(next_id, int(checked.ids[-1]) + 1)
+                kind = kind_of(checked.ids)
+                if kind == "numbers":
+                    next_id = max(next_id, int(checked.ids[-1]) + 1)
         return resolved, next_id
 
     def _check(
-        self, change: Add | Upsert | Remove, changed: Mapping[int, bool], next_id: int
+        self,
+        change: Add | Upsert | Remove,
+        changed: Mapping[int | str, bool],
+        next_id: int,
+        kind: IdKind | None,
     ) -> Batch | Remove:
         if isinstance(change, Remove):
-            return Remove(np.unique(change.ids))
-        tags = None if change.tags is None else as_texts(change.tags)
-        batch = checked_batch(change.codes, change.ids, tags, self.index.n_bits, next_id)
+            known = change.ids if kind else change.ids[:0]  # an index without a kind is empty
+            return Remove(np.unique(check_kind(known, kind)))
+        codes, ids, tags, domain = change
+        n_bits = self.index.n_bits
+        batch = checked_batch(codes, ids, tags, domain, n_bits, kind=kind, first_id=next_id)
         if change.ids is None:
             if next_id + len(batch.ids) - 1 > MAX_ID:
                 new = [item for item, exists in changed.items() if exists]
@@ -325,9 +345,9 @@ class IndexStore:
         if isinstance(change, Remove):
             return ChangeResult(change.ids, n_removed=self.index.remove(change.ids))
         before = len(self.index)
-        self.index.upsert(change.codes, change.ids, tags=change.tags)
+        self.index.apply(change)
         n_added = len(self.index) - before
-        ids = change.ids if given.ids is None else whole_ids(given.ids)  # not sorted
+        ids = change.ids if given.ids is None else parse_ids(given.ids)  # not sorted
         return ChangeResult(ids, n_added, len(ids) - n_added)
 
 

@@ -75,7 +75,7 @@ def test_codes_of_one_tag_are_searched_exactly():
     codes, queries = clustered(rng, 3000, 64), clustered(rng, 20, 64)
     tags = [f"{i % 3}" for i in range(3000)]
     answers = [
-        index.add(codes, tags=tags).search(queries, 7, tag="2")
+        index.add(codes, tags=tags).search(queries, 7, tags="2")
         for index in (approximate(), HammingIndex(64))
     ]
     np.testing.assert_array_equal(answers[0], answers[1])

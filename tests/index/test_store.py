@@ -14,8 +14,10 @@ import pytest
 from bridgehash._core.errors import IdExistsError, InputError, JournalError, LostChangesWarning
 from bridgehash.index import HammingIndex, IndexStore
 from bridgehash.index import store as module
-from bridgehash.index.batch import MAX_ID, Batch, free_ids
+from bridgehash.index.attributes import parse_attributes
+from bridgehash.index.batch import Batch
 from bridgehash.index.changes import Add, Remove, Upsert, as_record, from_record
+from bridgehash.index.ids import MAX_ID, free_ids, parse_ids
 
 ONE = np.array([[1]], np.uint8)
 
@@ -35,20 +37,67 @@ def read(path):
 
 def test_changes_survive_as_records():
     rng = np.random.default_rng(0)
-    ids = np.array([0, 3, 5, 9, 2**53 - 1])
-    for n_bits in (1, 12, 64, 100):
-        codes = rng.integers(0, 256, (5, -(-n_bits // 8)), dtype=np.uint8)
-        codes[:, -1] &= 0xFF << (-n_bits % 8) & 0xFF
-        for tags in (None, ["a", "", "Ünï\U0001f600\ud800", '"', "\n\0"]):
-            given = None if tags is None else np.array([*tags, None], object)[:-1]
-            back = from_record(as_record(Batch(codes, ids, given)), n_bits)
-            assert isinstance(back, Batch)
-            np.testing.assert_array_equal(back.codes, codes)
-            np.testing.assert_array_equal(back.ids, ids)
-            assert (back.tags if tags is None else back.tags.tolist()) == tags
-    gone = from_record(as_record(Remove(ids)), n_bits)
-    assert isinstance(gone, Remove)
-    np.testing.assert_array_equal(gone.ids, ids)
+    for ids in ([0, 3, 5, 9, 2**53 - 1], ["a", "b" * 256, "Ünï\U0001f600", "日" * 256, "日本"]):
+        ids = parse_ids(ids)
+        for n_bits in (1, 12, 64, 100):
+            codes = rng.integers(0, 256, (5, -(-n_bits // 8)), dtype=np.uint8)
+            codes[:, -1] &= 0xFF << (-n_bits % 8) & 0xFF
+            for tags, domain in (
+                (None, None),
+                (["a", "", ["Ünï\U0001f600\ud800", "b"], '"', "\n\0"], None),
+                (None, "photo"),
+                (["", [], "", "x", "x"], ["a", "b", "a", "", "\0"]),
+            ):
+                given = parse_attributes(tags, domain, 5)
+                back = from_record(as_record(Batch(codes, ids, given)), n_bits)
+                assert isinstance(back, Batch)
+                np.testing.assert_array_equal(back.codes, codes)
+                np.testing.assert_array_equal(back.ids, ids)
+                if given is None:
+                    assert back.attributes is None
+                else:
+                    assert back.attributes.entries == given.entries
+                    np.testing.assert_array_equal(back.attributes.numbers, given.numbers)
+        gone = from_record(as_record(Remove(ids)), n_bits)
+        assert isinstance(gone, Remove)
+        np.testing.assert_array_equal(gone.ids, ids)
+
+
+def test_a_store_of_text_ids_is_the_same_after_a_restart(tmp_path):
+    path = tmp_path / "a.bhi"
+    HammingIndex(8).save(path)
+    store = IndexStore.open(path)
+    results = store.change(
+        [
+            Remove(np.array([7])),  # of an index without ids: nothing
+            Add([[1], [2]], ["b", "a"], [["x", "y"], ""], "photo"),
+            Add([[3]]),  # the kind was decided just before
+            Add([[3]], [7]),
+            Add([[3]], ["a"]),
+            Upsert([[4], [5]], ["c", "a"], None, ["sketch", ""]),
+            Remove(np.array([7])),
+            Remove(np.array(["b"], object)),
+            Add([[6]], ["b"], ["z"]),
+        ]
+    )
+    failed = {i: str(result) for i, result in enumerate(results) if isinstance(result, InputError)}
+    assert list(failed) == [2, 3, 4, 6]
+    assert "give one id per code" in failed[2]
+    assert "ids of this index are text" in failed[3]
+    assert "id a is in the index already" in failed[4]
+    assert results[1].ids.tolist() == ["b", "a"], "in the given order"
+    assert results[5][1:3] == (1, 1)
+    for index in (store.index, read(path)):
+        assert index.ids.tolist() == ["a", "b", "c"]
+        codes, tags, domains = index.get(["a", "b", "c"])
+        assert codes.tolist() == [[5], [6], [4]]
+        assert (tags, domains) == ([(), ("z",), ()], ["", "", "sketch"])
+    store.close()
+    with IndexStore.open(path) as store:
+        assert store.index.ids.tolist() == ["a", "b", "c"]
+        assert store.remove(["a", "c", "b"]) == 3
+    with IndexStore.open(path) as store, pytest.raises(InputError, match="text ids"):
+        store.add([[1]])
 
 
 def test_changes_of_a_batch_are_made_in_order(path):
@@ -99,7 +148,7 @@ def test_single_changes_raise_their_error_and_change_nothing(path):
         assert store.journal_bytes == before
     index = HammingIndex.load(path)
     assert index.ids.tolist() == [1, 2, 3, 4, 5]
-    assert index.get([3, 4])[1] == ["x", ""]
+    assert index.get([3, 4]).tags == [("x",), ()]
 
 
 def test_ids_near_the_highest_one_do_not_block_automatic_ids(path):
