@@ -81,8 +81,7 @@ class SearchView:
 
     def page(self, start: int, length: int) -> NDArray[np.intp]:
         """Return some rows of the index, from a position in this view."""
-        rows = np.arange(self.n)[start : start + length]
-        return self.of_index(rows)
+        return self.of_index(np.arange(*slice(start, start + length).indices(self.n)))
 
 
 class Views:
@@ -114,10 +113,9 @@ class Views:
         return view
 
     def used(self) -> Views:
-        """Return the same views of the same state, without room for more codes."""
+        """Return the same state without room for more codes. Both keep views for each other."""
         twin = Views(self.state.used())
-        with self._lock:
-            twin._views = dict(self._views)
+        twin._lock, twin._views = self._lock, self._views
         return twin
 
 

@@ -272,17 +272,31 @@ class TextIds:
         """Return the ids of rows; None for a negative row."""
         if not self._n:
             return np.full(rows.shape, None)
-        flat, view = np.maximum(rows, 0).ravel(), memoryview(self._text)  # type: ignore[arg-type]
-        stops = self._ends[flat].tolist()
-        starts = np.where(flat > 0, self._ends[flat - 1], 0).tolist()
-        texts: Any = [str(view[a:b], "utf-8") for a, b in zip(starts, stops, strict=True)]
-        taken = _as_objects(texts).reshape(rows.shape)
+        flat = np.maximum(rows, 0).ravel()
+        stops = self._ends[flat]
+        starts = np.where(flat > 0, self._ends[flat - 1], 0)
+        taken = _as_objects(self._slices(starts, stops)).reshape(rows.shape)
         taken[rows < 0] = None
         return taken
 
+    def _slices(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> list[str]:
+        """Return the texts at some places; those of one width in ASCII, such as UUIDs, at once."""
+        width = int(stops[0] - starts[0]) if len(starts) else 0
+        if len(starts) > 1 and (stops - starts == width).all():
+            # An array of all pieces of this width, which overlap; only those at `starts` are read.
+            shape = (len(self._text) - width + 1,)
+            pieces: Any = np.ndarray(shape, f"S{width}", self._text, strides=(1,))
+            joined = pieces[starts].tobytes()
+            if joined.isascii():
+                text = joined.decode()
+                return [text[at : at + width] for at in range(0, len(text), width)]
+        view: Any = memoryview(self._text)  # type: ignore[arg-type]
+        pairs = zip(starts.tolist(), stops.tolist(), strict=True)
+        return [str(view[start:stop], "utf-8") for start, stop in pairs]
+
     def between(self, start: int, stop: int) -> Ids:
         """Return the ids of consecutive rows."""
-        return self.take(np.arange(self._n)[start:stop])
+        return self.take(np.arange(*slice(start, stop).indices(self._n)))
 
     def insert(self, rows: Rows, ids: Ids) -> TextIds:
         """Return a table with more ids, which are new and increasing, at their rows."""

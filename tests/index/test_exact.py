@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from bridgehash import ITQ, InputError, ModelFileError, load
 from bridgehash.codes import hamming, pack, unpack
 from bridgehash.index import HammingIndex
+from bridgehash.index.attributes import ItemFilter
 from bridgehash.index.scan import nearest_rows, numpy_nearest_rows
 from bridgehash.index.state import as_words
 
@@ -265,6 +266,19 @@ def test_the_views_of_filters_are_not_larger_than_the_index():
         assert 0 not in kept
         assert sum(kept[:-1]) <= 90 - kept[-1]
     assert [wanted.tags for wanted in index._views._views] == [("0", "1"), ("2",)]
+
+
+def test_a_snapshot_keeps_the_views_of_its_filters_for_the_index():
+    index = HammingIndex(8).add([[1], [2]], tags=["a", "b"])
+    index.snapshot().search([[0]], 1, tags="a")
+    index.snapshot().search([[0]], 1)
+    assert {wanted and wanted.tags for wanted in index._views._views} == {None, ("a",)}
+    view = index._view(index._views, ItemFilter(("a",)))
+    twin = index.snapshot()
+    assert twin._view(twin._views, ItemFilter(("a",))) is view
+    twin.add([[0]], tags=["a"])
+    assert twin.search([[0]], 1, tags="a")[1] == [[2]]
+    assert index.search([[0]], 1, tags="a")[1] == [[0]]
 
 
 def test_several_tags_are_matched_by_any_or_all():
