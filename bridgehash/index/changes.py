@@ -116,13 +116,27 @@ def _ids_from_bytes(record: bytes, kind: bytes, n: int) -> tuple[Ids, int]:
 
 
 def apply_records(state: IndexState, records: Sequence[bytes], n_bits: int) -> IndexState:
-    """Return a state after all changes of a journal, made at once: the last one of an id counts."""
-    changes = [change for record in records if len((change := from_record(record, n_bits)).ids)]
+    """Return a state after all changes of a journal."""
+    changes = [from_record(record, n_bits) for record in records]
+    kinds = {kind_of(change.ids) for change in changes if len(change.ids)}
+    if len(kinds) > 1 or state.ids.kind not in (None, *(kinds or [state.ids.kind])):
+        raise ValueError("ids of another kind")
+    return make_changes(state, changes, n_bits)
+
+
+def make_changes(state: IndexState, changes: Sequence[Batch | Remove], n_bits: int) -> IndexState:
+    """Return a state after changes, made at once: the last one of an id counts.
+
+    Arrays of a large index are copied once, and not once per change.
+    """
+    changes = [change for change in changes if len(change.ids)]
+    if len(changes) == 1:
+        (change,) = changes
+        if isinstance(change, Batch):
+            return states.upsert(state, change)
+        return states.remove(state, change.ids)[0]
     if not changes:
         return state
-    kinds = {kind_of(change.ids) for change in changes}
-    if len(kinds) > 1 or state.ids.kind not in (None, *kinds):
-        raise ValueError("ids of another kind")
     ids = np.concatenate([change.ids for change in changes])
     codes = np.concatenate([_codes(change, n_bits) for change in changes])
     table = AttributeTable()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from ..codes import MAX_BITS, n_bytes
 from ..models.model_file import FileWatch
 from . import state as states
 from .approximate import InvertedLists
-from .attributes import ItemFilter, Match, Tags, parse_filter
+from .attributes import Attributes, ItemFilter, Match, Tags, parse_filter
 from .batch import (
     Batch,
     SearchMode,
@@ -35,6 +35,7 @@ from .batch import (
     id_exists,
     packed_codes,
 )
+from .changes import Remove, make_changes
 from .ids import EMPTY, IdKind, Ids, check_kind, on_host, parse_ids
 from .index_file import (
     IndexFile,
@@ -111,6 +112,11 @@ class Views:
                     if rows > self.state.n:
                         rows -= self._views.pop(key).n
         return view
+
+    @cached_property
+    def counts(self) -> list[tuple[Attributes, int]]:
+        """All attributes in use, and how many codes have them."""
+        return self.state.counts()
 
     def used(self) -> Views:
         """Return the same state without room for more codes. Both keep views for each other."""
@@ -224,13 +230,13 @@ class HammingIndex:
     @property
     def tags(self) -> tuple[str, ...]:
         """All tags in use, sorted."""
-        return tuple(sorted({tag for entry, _ in self._state.counts() for tag in entry.tags}))
+        return tuple(sorted({tag for entry, _ in self._read().counts for tag in entry.tags}))
 
     @property
     def domains(self) -> dict[str, int]:
         """Number of codes per domain; the empty name stands for codes without a domain."""
         counts: dict[str, int] = {}
-        for entry, n in self._state.counts():
+        for entry, n in self._read().counts:
             counts[entry.domain] = counts.get(entry.domain, 0) + n
         return dict(sorted(counts.items()))
 
@@ -330,10 +336,10 @@ class HammingIndex:
             self._state = states.upsert(self._own_state(), batch)
         return self
 
-    def apply(self, batch: Batch) -> None:
-        """Upsert a batch that was checked already."""
+    def apply(self, changes: Sequence[Batch | Remove]) -> None:
+        """Make changes that were checked already; they become visible at once."""
         with self._write_lock:
-            self._state = states.upsert(self._own_state(), batch)
+            self._state = make_changes(self._own_state(), changes, self.n_bits)
 
     def remove(self, ids: ArrayLike) -> int:
         """Remove codes by id and return how many were removed; unknown ids are ignored."""

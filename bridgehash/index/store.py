@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -206,7 +206,7 @@ class IndexStore:
             try:
                 journal = self._writable_journal()
                 resolved, next_id = self._resolve(changes)
-                valid = [change for change in resolved if not isinstance(change, BridgehashError)]
+                valid = [each.change for each in resolved if isinstance(each, _Resolved)]
                 if valid:
                     journal.append(map(as_record, valid))
             except BridgehashError as error:
@@ -214,13 +214,13 @@ class IndexStore:
             self._next_id = next_id
             self.version += 1
             try:
-                results = [self._apply(*pair) for pair in zip(changes, resolved, strict=True)]
+                self.index.apply(valid)
             except BaseException:
                 self._broken = f"{self.path.name}: a change is on disk but not in memory; restart"
                 raise
             if journal.size > self._merge_at:
                 self._merge(journal)
-            return results
+            return [each.result() if isinstance(each, _Resolved) else each for each in resolved]
 
     def close(self) -> None:
         """Merge the journal into the index file and release both."""
@@ -289,21 +289,25 @@ class IndexStore:
 
     def _resolve(
         self, changes: Sequence[Add | Upsert | Remove]
-    ) -> tuple[list[Batch | Remove | BridgehashError], int]:
+    ) -> tuple[list[_Resolved | BridgehashError], int]:
         """Check changes and choose automatic ids; also return the next automatic id.
 
         An `Add` becomes a batch, or an error if an id exists after the changes before it.
         """
-        resolved: list[Batch | Remove | BridgehashError] = []
+        resolved: list[_Resolved | BridgehashError] = []
         changed: dict[int | str, bool] = {}  # whether an id exists after the changes before
         next_id, kind = self._next_id, self.index.id_kind
         for change in changes:
             try:
                 checked = self._check(change, changed, next_id, kind)
+                existing = self._existing(checked.ids, changed)
+                if isinstance(change, Add) and existing:
+                    raise id_exists(existing[0])
             except BridgehashError as error:
                 resolved.append(error)
                 continue
-            resolved.append(checked)
+            given = checked.ids if change.ids is None else parse_ids(change.ids)
+            resolved.append(_Resolved(checked, given, len(existing)))
             inserts = isinstance(checked, Batch)
             changed.update(dict.fromkeys(checked.ids.tolist(), inserts))
             if inserts and len(checked.ids):
@@ -325,30 +329,32 @@ class IndexStore:
         codes, ids, tags, domain = change
         n_bits = self.index.n_bits
         batch = checked_batch(codes, ids, tags, domain, n_bits, kind=kind, first_id=next_id)
-        if change.ids is None:
-            if next_id + len(batch.ids) - 1 > MAX_ID:
-                new = [item for item, exists in changed.items() if exists]
-                taken = np.union1d(self.index.ids, np.array(new, np.int64))
-                batch = batch._replace(ids=free_ids(taken, len(batch.ids)))
-        elif isinstance(change, Add):
-            pairs = zip(batch.ids.tolist(), self.index.contains(batch.ids).tolist(), strict=True)
-            for item, exists in pairs:
-                if changed.get(item, exists):
-                    raise id_exists(item)
+        if ids is None and next_id + len(batch.ids) - 1 > MAX_ID:
+            new = [item for item, exists in changed.items() if exists]
+            taken = np.union1d(self.index.ids, np.array(new, np.int64))
+            batch = batch._replace(ids=free_ids(taken, len(batch.ids)))
         return batch
 
-    def _apply(
-        self, given: Add | Upsert | Remove, change: Batch | Remove | BridgehashError
-    ) -> ChangeResult | BridgehashError:
-        if isinstance(change, BridgehashError):
-            return change
-        if isinstance(change, Remove):
-            return ChangeResult(change.ids, n_removed=self.index.remove(change.ids))
-        before = len(self.index)
-        self.index.apply(change)
-        n_added = len(self.index) - before
-        ids = change.ids if given.ids is None else parse_ids(given.ids)  # not sorted
-        return ChangeResult(ids, n_added, len(ids) - n_added)
+    def _existing(self, ids: Ids, changed: Mapping[int | str, bool]) -> list[int | str]:
+        """Return those of the ids that exist after the changes before, increasing."""
+        exists = self.index.contains(ids)
+        if not changed:
+            return list(ids[exists].tolist())
+        pairs = zip(ids.tolist(), exists.tolist(), strict=True)
+        return [item for item, known in pairs if changed.get(item, known)]
+
+
+class _Resolved(NamedTuple):
+    """A change that was checked, the ids in the order they were given, and how many existed."""
+
+    change: Batch | Remove
+    ids: Ids
+    n_existing: int
+
+    def result(self) -> ChangeResult:
+        if isinstance(self.change, Remove):
+            return ChangeResult(self.change.ids, n_removed=self.n_existing)
+        return ChangeResult(self.ids, len(self.ids) - self.n_existing, self.n_existing)
 
 
 @contextmanager

@@ -111,6 +111,47 @@ def test_changes_of_a_batch_are_made_in_order(path):
     assert HammingIndex.load(path).ids.tolist() == [0, 1, 2, 4]
 
 
+def outcome(result):
+    if isinstance(result, InputError):
+        return str(result)
+    return result.ids.tolist(), *result[1:]
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_a_batch_of_changes_is_the_same_as_one_after_the_other(tmp_path, text):
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        HammingIndex(8).save(tmp_path / name)
+    together, single = IndexStore.open(tmp_path / "a"), IndexStore.open(tmp_path / "b")
+
+    def change():
+        n = int(rng.integers(0, 4))
+        ids = parse_ids([f"é{i}" if text else int(i) for i in rng.permutation(12)[:n]])
+        codes = rng.integers(0, 256, (n, 1), dtype=np.uint8)
+        tags = [None, ["x", ["y", "z"], ""][:n]][rng.integers(2)]
+        domain = [None, "photo"][rng.integers(2)]
+        if n < 3 and tags:
+            tags = tags[:n]
+        kind = rng.integers(4)
+        if kind == 0:
+            return Remove(ids)
+        if kind == 1:
+            return Upsert(codes, ids, tags, domain)
+        return Add(codes, None if kind == 2 and rng.random() < 0.3 else ids, tags, domain)
+
+    for _ in range(60):
+        changes = [change() for _ in range(rng.integers(1, 7))]
+        results = together.change(changes)
+        expected = [result for one in changes for result in single.change([one])]
+        assert list(map(outcome, results)) == list(map(outcome, expected))
+        for one, other in ((together.index, single.index), (read(together.path), single.index)):
+            assert one.ids.tolist() == other.ids.tolist()
+            assert one.get(one.ids).codes.tolist() == other.get(one.ids).codes.tolist()
+            assert one.get(one.ids)[1:] == other.get(one.ids)[1:]
+    together.close()
+    single.close()
+
+
 def test_an_id_that_exists_by_then_is_not_added(path):
     store = IndexStore.open(path)
     batch = [
