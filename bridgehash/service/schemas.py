@@ -13,8 +13,8 @@ from .settings import Limits
 
 DomainName = Literal["source", "target", "any"]
 ArrayContent = Literal["features", "codes"]
-_MAX_TAG = 200  # characters
-_MAX_TAGS = 64  # of an item, or of a filter
+MAX_TAG = 200  # characters
+MAX_TAGS = 64  # of an item, or of a filter
 
 
 def _check_id(value: Any) -> int | str:
@@ -31,19 +31,19 @@ def _check_tags(value: Any) -> list[str]:
     tags = [value] if type(value) is str else value
     if (
         type(tags) is list
-        and 0 < len(tags) <= _MAX_TAGS
-        and all(type(tag) is str and len(tag) <= _MAX_TAG for tag in tags)
+        and 0 < len(tags) <= MAX_TAGS
+        and all(type(tag) is str and len(tag) <= MAX_TAG for tag in tags)
     ):
         return tags
-    rule = f"send a text of up to {_MAX_TAG} characters, or a list of 1 to {_MAX_TAGS} texts"
+    rule = f"send a text of up to {MAX_TAG} characters, or a list of 1 to {MAX_TAGS} texts"
     raise PydanticCustomError("tags", "not a tag: {rule}", {"rule": rule})
 
 
 _number = {"type": "integer", "minimum": 0, "maximum": MAX_ID}
 _text_id = {"type": "string", "minLength": 1, "maxLength": MAX_CHARACTERS}
 _text_id["pattern"] = "^[^\\u0000\\ud800-\\udfff]+$"
-_tag = {"type": "string", "maxLength": _MAX_TAG}
-_tags = {"type": "array", "items": _tag, "minItems": 1, "maxItems": _MAX_TAGS}
+_tag = {"type": "string", "maxLength": MAX_TAG}
+_tags = {"type": "array", "items": _tag, "minItems": 1, "maxItems": MAX_TAGS}
 
 # Validators of our own: errors of a union would name its branches.
 Id = Annotated[Any, PlainValidator(_check_id), WithJsonSchema({"anyOf": [_number, _text_id]})]
@@ -60,7 +60,7 @@ QueryCodes = Annotated[list[Hex], _queries]
 IdList = Annotated[list[Id], _rows]
 QueryIds = Annotated[list[Id], _queries]
 TagList = Annotated[list[Tags], Field(max_length=Limits.rows, fail_fast=True)]
-ItemDomain = Annotated[str, Field(max_length=_MAX_TAG)]
+ItemDomain = Annotated[str, Field(max_length=MAX_TAG)]
 
 
 class RequestSchema(BaseModel):

@@ -27,7 +27,7 @@ from ..catalogue import Catalogue
 from ..errors import PROBLEM_JSON, RequestError, invalid
 from ..memory import HeldMemory
 from ..middleware import HELD
-from ..schemas import ArrayContent, DomainName, RequestSchema
+from ..schemas import MAX_TAG, MAX_TAGS, ArrayContent, DomainName, RequestSchema
 from ..workers import Workers
 
 PREFIX = "/v1/catalogues/{catalogue}"
@@ -39,11 +39,13 @@ T = TypeVar("T")
 
 ItemId = Annotated[str, Path(alias="id", min_length=1, max_length=MAX_CHARACTERS)]
 QueryTags = Annotated[
-    list[Annotated[str, Query(max_length=200)]] | None,
-    Query(max_length=64, description="Only items of this tag; repeatable."),
+    list[Annotated[str, Query(max_length=MAX_TAG)]] | None,
+    Query(max_length=MAX_TAGS, description="Only items of this tag; repeatable."),
 ]
 QueryMatch = Annotated[Match, Query(description="Items must have any of the tags, or all.")]
-InDomain = Annotated[str | None, Query(max_length=200, description="Only items of this domain.")]
+InDomain = Annotated[
+    str | None, Query(max_length=MAX_TAG, description="Only items of this domain.")
+]
 ItemDomain = Annotated[DomainName | None, Query(description="Default: the domain of the index.")]
 ContentType = Annotated[ArrayContent, Query(description="What the rows of a NumPy array are.")]
 

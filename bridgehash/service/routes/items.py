@@ -52,8 +52,8 @@ async def list_items(
 
     def work() -> Response:
         name, index = catalogue.items(domain)
-        common.make_filter(tags, match, in_domain)
-        ids, total = index.page(offset, limit, tags=tags, match=match, domain=in_domain)
+        wanted = common.make_filter(tags, match, in_domain)
+        ids, total = index.page(offset, limit, **(wanted._asdict() if wanted else {}))
         info = {"catalogue": catalogue.name, "domain": name, "total": total, "offset": offset}
         return common.json_response({**info, "items": _describe(catalogue, name, index, ids)})
 
