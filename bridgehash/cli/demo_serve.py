@@ -152,7 +152,7 @@ def _catalogue(folder: Path, data: DemoData, method: MethodSpec, n_bits: int) ->
         (hasher.source_encoder_, "source", data.items, indexes[0]),
         (hasher.target_encoder_, "target", data.queries, indexes[1]),
     ):
-        index = HammingIndex(n_bits).add(encoder.encode(part.X), tags=part.tags)
+        index = HammingIndex(n_bits).add(encoder.encode(part.X), tags=part.tags, domain=domain)
         index.about = origin(model, domain)
         index.save(path)
     return Files(model, *indexes, data.items.pictures, data.queries.pictures, data.backbone)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from rich.filesize import decimal
 
-from bridgehash._core.errors import InputError, named
+from bridgehash._core.errors import InputError, named, unknown
 from bridgehash._core.progress import countdown
 from bridgehash.cli import options as opt
 from bridgehash.cli.console import counted, may_animate, note, show_fields
@@ -37,14 +37,29 @@ IndexOut = Annotated[
     typer.Option("--out", help="Index to write: *.bhi; with --engine, a table or collection."),
 ]
 Ids = Annotated[
-    str | None, typer.Option(metavar="SPEC", help="Whole numbers, one per row. Default: 0, 1, ...")
+    str | None,
+    typer.Option(metavar="SPEC", help="Whole numbers or texts, one per row. Default: 0, 1, ..."),
 ]
 ReplacedIds = Annotated[
-    str, typer.Option("--ids", metavar="SPEC", help="Whole numbers, one per row.")
+    str | None,
+    typer.Option(
+        "--ids",
+        metavar="SPEC",
+        help="Whole numbers or texts, one per row; an exported index has ids.",
+    ),
 ]
 RemovedIds = Annotated[str, typer.Option("--ids", metavar="SPEC", help="Ids to remove.")]
 Tags = Annotated[
-    str | None, typer.Option(metavar="SPEC", help="A text or number per row, to filter searches.")
+    list[str] | None,
+    typer.Option(metavar="SPEC", help="A text or number per row, to filter searches; repeatable."),
+]
+RowsDomain = Annotated[
+    str | None,
+    typer.Option(
+        "--domain",
+        metavar="NAME",
+        help="Domain of the rows, stored with each code. Of a two-domain model: source or target.",
+    ),
 ]
 IndexBits = Annotated[
     int | None,
@@ -59,6 +74,9 @@ BuildSearch = Annotated[
         help="How the index is searched; approximate needs --engine (HNSW in PostgreSQL, IVF in "
         "Milvus).",
     ),
+]
+ParquetOut = Annotated[
+    Path, typer.Argument(metavar="FILE", help="File to write: *.parquet; an old one is replaced.")
 ]
 ReplaceIndex = Annotated[bool, typer.Option("--replace", help="Overwrite an existing index.")]
 
@@ -78,7 +96,7 @@ def build(
     data: Rows,
     out: IndexOut,
     model: opt.ModelFile = None,
-    domain: opt.OneDomain = None,
+    domain: RowsDomain = None,
     ids: Ids = None,
     tags: Tags = None,
     bits: IndexBits = None,
@@ -105,14 +123,20 @@ def build(
         )
     elif not replace and _has_content(check_output(out, _SUFFIXES)):
         raise InputError("exists already; use --replace to overwrite it, or another --out", out)
-    codes = load_codes(data, model, domain, bits, ids, tags)
     if engine is None:
-        index = HammingIndex(codes.n_bits).add(codes.codes, codes.ids, tags=codes.tags)
-        index.about = codes.about
+        if _is_exported(data) and (model, domain, ids, tags, bits) == (None,) * 5:
+            index = HammingIndex.from_parquet(data)
+        else:
+            codes = load_codes(data, model, domain, bits, ids, tags)
+            index = HammingIndex(codes.n_bits).add(
+                codes.codes, codes.ids, tags=codes.tags, domain=codes.domain
+            )
+            index.about = codes.about
         with named(out, writing=True):
             index.save(out, overwrite=replace)
         _show_written(index, out)
         return
+    codes = load_codes(data, model, domain, bits, ids, tags)
     with _build_on_server(engine, out, codes, search=search, replace=replace) as made:
         _show_written(made, out)
 
@@ -122,7 +146,7 @@ def add(
     index: opt.IndexName,
     data: Rows,
     model: opt.ModelFile = None,
-    domain: opt.OneDomain = None,
+    domain: RowsDomain = None,
     ids: Ids = None,
     tags: Tags = None,
     engine: opt.Engine = None,
@@ -140,9 +164,9 @@ def add(
 def upsert(
     index: opt.IndexName,
     data: Rows,
-    ids: ReplacedIds,
+    ids: ReplacedIds = None,
     model: opt.ModelFile = None,
-    domain: opt.OneDomain = None,
+    domain: RowsDomain = None,
     tags: Tags = None,
     engine: opt.Engine = None,
 ) -> None:
@@ -163,13 +187,31 @@ def remove(index: opt.IndexName, ids: RemovedIds, engine: opt.Engine = None) -> 
     Example:
       bridgehash index remove photos.bhi --ids gone.npy
     """
-    from bridgehash.cli.io import read_labels
+    from bridgehash.cli.io import read_ids
 
-    numbers = _whole_numbers(read_labels(ids), ids)
+    given = _as_ids(read_ids(ids))
     with _open_to_change(index, engine) as opened:
-        n = opened.remove(numbers)
+        n = opened.remove(given)
         _show_written(opened, index)
     show_fields([("removed", counted(n, "code"))])
+
+
+@app.command()
+def export(index: opt.IndexName, out: ParquetOut) -> None:
+    """Write an index file to Parquet, for other programs; `build` reads it back.
+
+    \b
+    Example:
+      bridgehash index export photos.bhi photos.parquet
+      bridgehash index build photos.parquet --out copy.bhi
+    """
+    from bridgehash.cli.io import check_output
+    from bridgehash.index import HammingIndex
+
+    path = check_output(out, (".parquet",))
+    opened = HammingIndex.load(index, memory_map=True)
+    opened.to_parquet(path)
+    _show_written(opened, str(path))
 
 
 @app.command()
@@ -190,6 +232,8 @@ def info(index: opt.IndexName, engine: opt.Engine = None, as_json: opt.Json = Fa
 def index_fields(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return an `index_record` as names and values to print."""
     shown = {name: str(value) for name, value in record.items() if name != "file_size"}
+    counts = [f"{name or 'none'} {n}" for name, n in record["domains"].items()]
+    shown["domains"] = ", ".join(counts)
     if "file" in record:
         shown["file"] += f" ({decimal(record['file_size'])})"
     return list(shown.items())
@@ -205,7 +249,14 @@ def index_record(index: str, engine: str | None) -> dict[str, Any]:
             place = {"file": index, "file_size": Path(index).stat().st_size}
         else:
             place = {"engine": opened.place, "name": index, "search": opened.search_mode}
-        return {**place, "codes": len(opened), "n_bits": opened.n_bits, **opened.about}
+        return {
+            **place,
+            "codes": len(opened),
+            "n_bits": opened.n_bits,
+            "ids": opened.id_kind,
+            **opened.about,
+            "domains": opened.domains,
+        }
 
 
 class CodeRows(NamedTuple):
@@ -214,33 +265,49 @@ class CodeRows(NamedTuple):
     codes: NDArray[np.uint8]
     n_bits: int
     about: dict[str, str]  # model and domain, if known
-    ids: NDArray[np.int64] | None = None
-    tags: NDArray[Any] | None = None
+    ids: NDArray[Any] | None = None
+    tags: list[tuple[str, ...]] | None = None
+    domain: str | list[str] | None = None
     projections: NDArray[Any] | None = None  # before the sign
 
 
 def load_codes(
     data: str,
     model: Path | None,
-    domain: opt.DomainOption | None,
+    domain: str | None,
     bits: int | None,
     ids: str | None = None,
-    tags: str | None = None,
+    tags: list[str] | None = None,
     *,
     with_projections: bool = False,
 ) -> CodeRows:
-    """Read packed codes, or features to encode with a model, and their ids and tags."""
+    """Read packed codes, or features to encode with a model, and their ids and tags.
+
+    An index that was exported to Parquet has ids, tags and domains, which options replace.
+    """
     from bridgehash import load
-    from bridgehash.cli.io import encode_rows, read_codes, read_features, read_row_labels
+    from bridgehash.cli.io import (
+        encode_rows,
+        read_codes,
+        read_features,
+        read_row_ids,
+        read_row_labels,
+    )
+    from bridgehash.index import HammingIndex
     from bridgehash.models.provenance import encoder_of, origin
 
-    projections = None
-    if model is None:
-        if domain is not None:
-            raise InputError("needs --model; packed codes have no domain", "--domain")
+    projections, exported = None, None
+    if model is None and _is_exported(data):
+        exported = HammingIndex.from_parquet(data)
+        codes, n_bits, about = exported.get(exported.ids).codes, exported.n_bits, exported.about
+        if bits is not None and bits != n_bits:
+            raise InputError(f"holds codes of {n_bits} bits, not {bits}", data)
+    elif model is None:
         codes = read_codes(data)
         n_bits, about = bits or 8 * codes.shape[1], {}
     else:
+        if domain not in (None, *opt.DomainOption):
+            raise InputError(unknown("domain", str(domain), [*opt.DomainOption]), "--domain")
         encoder = encoder_of(load(model), model, domain, "--domain")
         n_bits, about = encoder.n_bits, origin(model, domain)
         if bits is not None and bits != n_bits:
@@ -249,17 +316,32 @@ def load_codes(
         codes = encode_rows(encoder, X, "encode")
         projections = encoder.decision_function(X) if with_projections else None
     n = len(codes)
-    numbers = None if ids is None else _whole_numbers(read_row_labels(ids, n, data, "id"), ids)
+    given = None if ids is None else _as_ids(read_row_ids(ids, n, data))
     texts = None
-    if tags is not None:
-        texts = read_row_labels(tags, n, data, "tag").astype(str).astype(object)
-    return CodeRows(codes, n_bits, about, numbers, texts, projections)
+    if tags:
+        columns = [read_row_labels(spec, n, data, "tag").astype(str).tolist() for spec in tags]
+        texts = list(zip(*columns, strict=True))
+    rows = CodeRows(codes, n_bits, about, given, texts, domain, projections)
+    if exported is None:
+        return rows
+    _, own_tags, own_domains = exported.get(exported.ids)
+    return rows._replace(
+        ids=exported.ids if given is None else given,
+        tags=own_tags if texts is None else texts,
+        domain=own_domains if domain is None else domain,
+    )
 
 
-def _whole_numbers(ids: NDArray[Any], spec: str) -> NDArray[np.int64]:
-    if ids.dtype.kind not in "iu":
-        raise InputError("holds text; ids of an index are whole numbers", spec)
-    return ids.astype("int64")
+def _is_exported(data: str) -> bool:
+    """Return whether a file is an index in Parquet."""
+    from bridgehash.index.parquet import read_info
+
+    path = Path(data)
+    return path.suffix.lower() == ".parquet" and path.is_file() and read_info(path) is not None
+
+
+def _as_ids(labels: NDArray[Any]) -> NDArray[Any]:
+    return labels.astype("int64" if labels.dtype.kind in "iu" else object)
 
 
 @contextmanager
@@ -284,24 +366,25 @@ def _change(
     engine: str | None,
     data: str,
     model: Path | None,
-    domain: opt.DomainOption | None,
+    domain: str | None,
     ids: str | None,
-    tags: str | None,
+    tags: list[str] | None,
     *,
     replace: bool,
 ) -> None:
-    """Add or upsert codes of the same model and domain."""
-    from bridgehash.models.provenance import check_same_domain, check_same_model
+    """Add or upsert codes of the same model."""
+    from bridgehash.models.provenance import check_same_model
 
     with _open_to_change(index, engine) as opened:
         about = _index_of(opened).about
         codes = load_codes(data, model, domain, _index_of(opened).n_bits, ids, tags)
-        check_same_model(about, codes.about, index, model)
-        check_same_domain(about, codes.about, index)
-        if replace and codes.ids is not None:
-            opened.upsert(codes.codes, codes.ids, tags=codes.tags)
+        check_same_model(about, codes.about, index, model or Path(data))
+        if replace:
+            if codes.ids is None:
+                raise InputError("is needed: the ids of the rows to replace or add", "--ids")
+            opened.upsert(codes.codes, codes.ids, tags=codes.tags, domain=codes.domain)
         else:
-            opened.add(codes.codes, codes.ids, tags=codes.tags)
+            opened.add(codes.codes, codes.ids, tags=codes.tags, domain=codes.domain)
         if "model" in about and not codes.about:
             note(f"{data}: packed codes do not name their model; assuming the model of {index}")
         _show_written(opened, index)
@@ -366,6 +449,7 @@ def _build_on_server(
             codes.codes,
             codes.ids,
             tags=codes.tags,
+            domain=codes.domain,
             search=search.value,
             about=codes.about,
             replace=replace,

@@ -42,11 +42,13 @@ from bridgehash.streaming.formats import (
 )
 
 _LABELS: Want = (1, "number byte text", "labels have one dimension of whole numbers or text")
+_IDS: Want = (1, "number byte text", "ids have one dimension of whole numbers or text")
 _CODES: Want = (2, "byte binary", "codes have two dimensions of packed bytes (uint8)")
 _MANY = 8192  # rows from which encoding shows a progress bar
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(nan|inf(inity)?)", re.A | re.I)
 _WHOLE = re.compile(r"[+-]?\d{1,30}", re.A)
+_ID = re.compile(r"0|[1-9]\d{0,29}", re.A)
 _EXPONENT = re.compile(r"\de", re.A | re.I)  # 1e3 may be a name, and is not the label 1000
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*", re.A)
 
@@ -79,7 +81,12 @@ def read_codes(spec: str) -> NDArray[np.uint8]:
 
 def read_row_labels(spec: str, n_rows: int, data: str, noun: str = "label") -> NDArray[Any]:
     """Read labels, one for each of the `n_rows` rows of `data`."""
-    labels = read_labels(spec)
+    return _one_per_row(read_labels(spec), spec, n_rows, data, noun)
+
+
+def _one_per_row(
+    labels: NDArray[Any], spec: str, n_rows: int, data: str, noun: str
+) -> NDArray[Any]:
     if len(labels) != n_rows:
         raise InputError(
             f"holds {counted(len(labels), noun)}, but {data} has {counted(n_rows, 'row')}; "
@@ -87,6 +94,21 @@ def read_row_labels(spec: str, n_rows: int, data: str, noun: str = "label") -> N
             spec,
         )
     return labels
+
+
+def read_ids(spec: str) -> NDArray[Any]:
+    """Read the ids of shape (n,) that `spec` names: integers or strings.
+
+    Cells of a CSV file such as 007 or +7 are text: as numbers they would lose characters.
+    """
+    path, _ = _split(spec)
+    exact = partial(_csv, whole=_ID) if path.suffix.lower() == ".csv" else None
+    return _read(spec, _IDS, _as_labels, exact)
+
+
+def read_row_ids(spec: str, n_rows: int, data: str) -> NDArray[Any]:
+    """Read ids, one for each of the `n_rows` rows of `data`."""
+    return _one_per_row(read_ids(spec), spec, n_rows, data, "id")
 
 
 def check_same_kind(labels: dict[str, NDArray[Any]]) -> None:
@@ -176,7 +198,12 @@ class _LoadableField(Field):
     load: Callable[[], NDArray[Any]]
 
 
-def _read(spec: str, want: Want, convert: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
+def _read(
+    spec: str,
+    want: Want,
+    convert: Callable[[NDArray[Any]], NDArray[Any]],
+    reader: Callable[[Path], list[_LoadableField]] | None = None,
+) -> NDArray[Any]:
     path, key = _split(spec)
     if not path.exists():
         raise InputError(f"File not found: {path}")
@@ -186,7 +213,8 @@ def _read(spec: str, want: Want, convert: Callable[[NDArray[Any]], NDArray[Any]]
         check_regular(path)
         if path.suffix.lower() not in _READERS:
             raise InputError(f"unknown file type {path.suffix!r}; use {', '.join(_READERS)}")
-        return convert(choose(_READERS[path.suffix.lower()](path), path, key, want).load())
+        fields = (reader or _READERS[path.suffix.lower()])(path)
+        return convert(choose(fields, path, key, want).load())
 
 
 def _split(spec: str) -> tuple[Path, str | None]:
@@ -263,7 +291,7 @@ def _parquet(path: Path) -> list[_LoadableField]:
     return [_loadable(each, partial(load, each)) for each in parquet_columns(file.schema_arrow)]
 
 
-def _csv(path: Path) -> list[_LoadableField]:
+def _csv(path: Path, whole: re.Pattern[str] = _WHOLE) -> list[_LoadableField]:
     delimiter = _delimiter(path)
     headed = _has_header(path, delimiter)
     rows = partial(_csv_rows, path, delimiter, headed)
@@ -278,7 +306,9 @@ def _csv(path: Path) -> list[_LoadableField]:
         name = first[i] if headed else str(i + 1)
         kind = "number" if not cell or _is_number(cell) else "text"
         fields.append(
-            _LoadableField(name, kind if name else "other", 1, kind, partial(_column, rows, i))
+            _LoadableField(
+                name, kind if name else "other", 1, kind, partial(_column, rows, i, whole)
+            )
         )
     numeric = [
         i
@@ -356,12 +386,14 @@ def _is_odd_number(text: str) -> bool:
     return not _is_number(text)
 
 
-def _column(rows: Callable[[], _Rows], i: int) -> NDArray[Any]:
+def _column(rows: Callable[[], _Rows], i: int, whole: re.Pattern[str]) -> NDArray[Any]:
     """Return a column as integers if possible, else as floats, else as text."""
     cells = [row[i] for _, row in rows()]
-    if all(map(_WHOLE.fullmatch, cells)):
+    if all(map(whole.fullmatch, cells)):
         with suppress(OverflowError):
             return np.array([int(cell) for cell in cells], dtype=np.int64)
+    if whole is _ID and not any("." in cell for cell in cells):
+        return np.array(cells)
     if all(map(_is_number, cells)) and not any(map(_EXPONENT.search, cells)):
         return np.array([float(cell) for cell in cells])
     return np.array(cells)

@@ -33,6 +33,8 @@ TYPED = {  # argument of the library -> what the user typed
     "memory_limit": "--memory-limit",
     "random_state": "--seed",
     "domain": "--domain",
+    "ids": "--ids",
+    "tags": "--tags",
     "backbone": "--backbone",
     "labels_column": "--labels-column",
     "ids_column": "--ids-column",

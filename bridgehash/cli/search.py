@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,7 +33,26 @@ K = Annotated[
         help="Number of nearest codes per query, at most all.",
     ),
 ]
-Tag = Annotated[str | None, typer.Option(metavar="TEXT", help="Search codes with this tag only.")]
+TagsWanted = Annotated[
+    list[str] | None,
+    typer.Option("--tag", metavar="TEXT", help="Search codes with this tag only; repeatable."),
+]
+
+
+class MatchKind(StrEnum):
+    """How several tags are matched."""
+
+    any = "any"
+    all = "all"
+
+
+MatchWanted = Annotated[
+    MatchKind, typer.Option("--match", help="Codes must have any of the tags, or all.")
+]
+InDomain = Annotated[
+    str | None,
+    typer.Option("--in-domain", metavar="NAME", help="Search codes of this domain only."),
+]
 Rerank = Annotated[
     bool,
     typer.Option("--rerank", help="Order results by the projections of the queries; needs --model"),
@@ -55,7 +75,9 @@ def search(
     model: opt.ModelFile = None,
     domain: opt.OneDomain = None,
     k: K = 10,
-    tag: Tag = None,
+    tag: TagsWanted = None,
+    match: MatchWanted = MatchKind.any,
+    in_domain: InDomain = None,
     rerank: Rerank = False,
     engine: opt.Engine = None,
     search: ServerSearch = None,
@@ -68,14 +90,17 @@ def search(
     Example:
       bridgehash search photos.bhi sketches.npy --model model.bh --domain target -k 5
       bridgehash search photos sketches.npy --model model.bh --domain target \\
-        --engine postgresql://localhost/shop --tag shoes
+        --engine postgresql://localhost/shop --tag shoes --tag red --match all
     """
     from bridgehash.cli.index import load_codes, open_for
     from bridgehash.cli.io import check_output
     from bridgehash.index import HammingIndex
+    from bridgehash.index.ids import is_id
     from bridgehash.models.provenance import check_same_model
 
     path = None if out is None else check_output(out, (".npz", ".parquet", ".json"))
+    if domain is not None and model is None:
+        raise InputError("needs --model; packed codes have no domain", "--domain")
     if rerank and model is None:
         raise InputError("needs --model and features, to compute projections", "--rerank")
     if rerank and engine is not None:
@@ -88,19 +113,20 @@ def search(
         n = len(opened)
         k = max(1, min(k, n))  # room for more would stay empty
         started = perf_counter()
+        filters: Any = {"tags": tag or None, "match": match.value, "domain": in_domain}
         if isinstance(opened, HammingIndex):
-            result = opened.search(query.codes, k, tag=tag, rerank=query.projections)
+            result = opened.search(query.codes, k, **filters, rerank=query.projections)
         else:
-            result = opened.search(query.codes, k, tag=tag)
+            result = opened.search(query.codes, k, **filters)
         seconds = perf_counter() - started
     distances, ids = result
     if n == 0:
         note(f"{index} holds no codes")
-    elif tag is not None and (ids < 0).all():
-        note(f"no code of {index} has the tag {tag!r}")
+    elif not is_id(ids).any():
+        note(f"no code of {index} {_wanted(tag, match, in_domain)}")
     if as_json:
         print(json.dumps(_records(distances, ids), indent=2))
-    elif path is None and (ids >= 0).any():
+    elif path is None and is_id(ids).any():
         _show(distances, ids)
     if path is not None:
         with named(path, writing=True):
@@ -109,15 +135,25 @@ def search(
         show_fields([("queries", str(len(ids))), ("time", speed), ("written", str(path))])
 
 
-def _records(distances: NDArray[np.int32], ids: NDArray[np.int64]) -> list[dict[str, list[int]]]:
+def _wanted(tags: list[str] | None, match: MatchKind, domain: str | None) -> str:
+    """Return what codes were searched, for a message."""
+    joint = " or " if match is MatchKind.any else " and "
+    noun = "tag" if len(tags or []) == 1 else "tags"
+    parts = [f"has the {noun} {joint.join(map(repr, tags))}"] if tags else []
+    return " and ".join([*parts, *([f"is of the domain {domain!r}"] if domain is not None else [])])
+
+
+def _records(distances: NDArray[np.int32], ids: NDArray[Any]) -> list[dict[str, list[Any]]]:
     """Return one record per query, nearest first."""
+    from bridgehash.index.ids import is_id
+
     return [
-        {"ids": i[i >= 0].tolist(), "distances": d[i >= 0].tolist()}
+        {"ids": i[is_id(i)].tolist(), "distances": d[is_id(i)].tolist()}
         for d, i in zip(distances, ids, strict=True)
     ]
 
 
-def _show(distances: NDArray[np.int32], ids: NDArray[np.int64]) -> None:
+def _show(distances: NDArray[np.int32], ids: NDArray[Any]) -> None:
     """Print the first queries, one per line."""
     rows = []
     for i, record in enumerate(_records(distances[:_SHOWN], ids[:_SHOWN])):
@@ -128,24 +164,27 @@ def _show(distances: NDArray[np.int32], ids: NDArray[np.int64]) -> None:
         note(f"showing {_SHOWN} of {len(ids)} queries; use --out or --json for all")
 
 
-def _write(path: Path, distances: NDArray[np.int32], ids: NDArray[np.int64]) -> None:
+def _write(path: Path, distances: NDArray[np.int32], ids: NDArray[Any]) -> None:
     """Write all queries, in the format of the file name."""
     import numpy as np
 
-    suffix = path.suffix.lower()
+    from bridgehash.index.ids import is_id
+
+    suffix, found = path.suffix.lower(), is_id(ids)
     with atomic_write(path) as temporary:
         if suffix == ".json":
             temporary.write_text(json.dumps(_records(distances, ids)), encoding="utf-8")
         elif suffix == ".npz":
+            plain = ids if ids.dtype != object else np.where(found, ids, "").astype(str)
             with open(temporary, "wb") as file:
-                np.savez(file, ids=ids, distances=distances)
+                np.savez(file, ids=plain, distances=distances)
         else:
             from bridgehash.streaming.formats import arrow
 
             pa = arrow()
             columns = {
                 "query": np.repeat(np.arange(len(ids)), ids.shape[1]),
-                "id": ids.ravel(),
+                "id": pa.array(ids.ravel()),
                 "distance": distances.ravel(),
             }
-            pa.parquet.write_table(pa.table(columns).filter(pa.array(ids.ravel() >= 0)), temporary)
+            pa.parquet.write_table(pa.table(columns).filter(pa.array(found.ravel())), temporary)

@@ -8,37 +8,35 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._core.errors import InputError, LostChangesWarning, ModelFileError
+from .._core.errors import InputError, LostChangesWarning, ModelFileError, named
 from .._core.files import StrPath, remove_leftovers
 from .._core.locks import FileLock
 from ..codes import MAX_BITS, n_bytes
 from ..models.model_file import FileWatch
 from . import state as states
 from .approximate import InvertedLists
+from .attributes import Attributes, ItemFilter, Match, Tags, parse_filter
 from .batch import (
     Batch,
-    Ids,
     SearchMode,
     check_number,
     check_search_mode,
     checked_batch,
-    free_ids,
     id_exists,
-    no_neighbors,
-    on_host,
     packed_codes,
-    whole_ids,
 )
+from .changes import Remove, make_changes
+from .ids import EMPTY, IdKind, Ids, check_kind, on_host, parse_ids
 from .index_file import (
     IndexFile,
     IndexVersion,
@@ -47,8 +45,9 @@ from .index_file import (
     read_version,
     write_index,
 )
+from .parquet import ParquetInfo, read_info, read_rows, write_parquet
 from .scan import DeviceCodes, Neighbors, nearest_rows
-from .state import IndexState, as_bytes, as_words, locate
+from .state import IndexState, as_bytes, as_words
 
 _QUERIES_PER_PASS = 256  # their candidates fit into the cache
 _QUERIES_PER_PASS_GPU = 1024
@@ -62,26 +61,84 @@ Searcher = Callable[[NDArray[np.uint64], int], Neighbors]
 class SearchView:
     """The codes that a search sees. Its searcher is built when it is first needed."""
 
-    def __init__(self, state: IndexState, build: Callable[[IndexState], Searcher]) -> None:
-        self.state = state
-        self._build = build
+    def __init__(
+        self,
+        state: IndexState,
+        rows: NDArray[np.intp] | None,
+        build: Callable[[NDArray[np.uint64]], Searcher],
+    ) -> None:
+        self._rows, self._build = rows, build  # rows None: all
+        used = state.words[:, : state.n]
+        self.words = used if rows is None else np.ascontiguousarray(used[:, rows])
+        self.n = self.words.shape[1]
 
     @cached_property
     def searcher(self) -> Searcher:
-        return self._build(self.state)
+        return self._build(self.words)
+
+    def of_index(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the rows of the index for rows of this view; -1 for a negative one."""
+        return rows if self._rows is None else np.where(rows < 0, -1, self._rows[rows])
+
+    def page(self, start: int, length: int) -> NDArray[np.intp]:
+        """Return some rows of the index, from a position in this view."""
+        return self.of_index(np.arange(*slice(start, start + length).indices(self.n)))
+
+
+class Views:
+    """The views of one state. Those of filters are kept as long as they have n rows together."""
+
+    def __init__(self, state: IndexState) -> None:
+        self.state = state
+        self._lock = Lock()
+        self._views: dict[ItemFilter | None, SearchView] = {}
+
+    def get(
+        self, wanted: ItemFilter | None, make: Callable[[NDArray[np.intp] | None], SearchView]
+    ) -> SearchView:
+        """Return the view of a filter, made if it is not kept."""
+        with self._lock:
+            view = self._views.pop(wanted, None)
+            if view is not None:
+                self._views[wanted] = view  # as the most recent one
+                return view
+        view = make(None if wanted is None else self.state.matching(wanted))
+        if wanted is None or view.n:
+            with self._lock:
+                self._views[wanted] = view
+                filters = [key for key in self._views if key is not None]
+                rows = sum(self._views[key].n for key in filters)
+                for key in filters[:-1]:
+                    if rows > self.state.n:
+                        rows -= self._views.pop(key).n
+        return view
 
     @cached_property
-    def tags(self) -> tuple[str, ...]:
-        numbers = self.state.tag_numbers
-        used = () if numbers is None else np.unique(numbers[: self.state.n])
-        return tuple(self.state.tags.names[number] for number in used if number)
+    def counts(self) -> list[tuple[Attributes, int]]:
+        """All attributes in use, and how many codes have them."""
+        return self.state.counts()
+
+    def used(self) -> Views:
+        """Return the same state without room for more codes. Both keep views for each other."""
+        twin = Views(self.state.used())
+        twin._lock, twin._views = self._lock, self._views
+        return twin
+
+
+class IndexItems(NamedTuple):
+    """Codes, tags and domains of some items."""
+
+    codes: NDArray[np.uint8]  # (n, n_bytes)
+    tags: list[tuple[str, ...]]  # sorted
+    domains: list[str]  # empty where it is not known
 
 
 class HammingIndex:
     """Search for the codes nearest to a query, or within a radius of it.
 
-    Results are ordered by (distance, id). Ids are whole numbers from 0. Codes that are added
-    without ids get the next free ones. The index is thread-safe and can be pickled.
+    Results are ordered by (distance, id). Ids are whole numbers from 0, or texts of 1 to 256
+    characters, ordered by code points; the first ids decide on the kind. Codes that are added
+    without ids get the next free numbers. The index is thread-safe and can be pickled.
 
     Parameters
     ----------
@@ -91,7 +148,7 @@ class HammingIndex:
         Number of threads of a search; all cores by default.
     search : "exact" or "approximate", default="exact"
         "approximate" uses the inverted lists of faiss. It is faster from about a million codes.
-        The first search after a change builds the lists. A search with a tag is always exact.
+        The first search after a change builds the lists. A search with a filter is always exact.
     recall : float, default=0.99
         For approximate search: share of the ten nearest codes that must be found, as measured on
         codes of the index.
@@ -110,6 +167,9 @@ class HammingIndex:
     >>> index = HammingIndex(n_bits=8).add([[0b00000000], [0b00000111], [0b11111111]])
     >>> index.search([[0b00000011]], k=2)
     (array([[1, 2]], dtype=int32), array([[1, 0]]))
+    >>> index = HammingIndex(n_bits=8).add([[0], [7]], ["SKU-1", "SKU-2"], tags=["hat", "shoe"])
+    >>> index.search([[0]], k=1, tags="shoe")
+    (array([[3]], dtype=int32), array([['SKU-2']], dtype=object))
     """
 
     def __init__(
@@ -133,92 +193,159 @@ class HammingIndex:
         self.about: dict[str, str] = {}
         self._loaded: IndexVersion | None = None  # the file this index was read from
         self._watch: FileWatch | None = None  # of memory-mapped arrays
-        self._shares_tags = False  # with the index that this is a snapshot of
-        self._views: tuple[IndexState, dict[str | None, SearchView]]
+        self._shares_attributes = False  # with the index that this is a snapshot of
         no_words = np.empty((-(-n_bits // 64), 0), np.uint64)
-        self._state = IndexState(no_words, np.empty(0, np.int64), 0)
+        self._views = Views(IndexState(no_words, EMPTY[None], 0))
         self._write_lock = Lock()
 
     @property
     def _state(self) -> IndexState:
-        return self._read()[0]
+        return self._read().state
 
     @_state.setter
     def _state(self, state: IndexState) -> None:
-        self._views = state, {}  # one assignment: a reader never sees views of another state
+        self._views = Views(state)  # one assignment: a reader never sees views of another state
 
     def __getstate__(self) -> dict[str, Any]:
         state = self._state.used().map(np.array)  # without memory maps
-        return {**vars(self), "_views": (state, {}), "_write_lock": None, "_watch": None}
+        return {**vars(self), "_views": state, "_write_lock": None, "_watch": None}
 
     def __setstate__(self, values: dict[str, Any]) -> None:
-        vars(self).update(values, _write_lock=Lock())
+        vars(self).update(values, _views=Views(values["_views"]), _write_lock=Lock())
 
     def __len__(self) -> int:
         return self._state.n
 
     @property
+    def id_kind(self) -> IdKind | None:
+        """ "numbers" or "text"; None before the first ids are added."""
+        return self._state.ids.kind
+
+    @property
     def ids(self) -> Ids:
         """All ids, increasing."""
-        return self._state.used().ids.copy()
+        state = self._state
+        return state.ids.between(0, state.n)
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """All tags in use, without the empty one."""
-        return self._view(None).tags
+        """All tags in use, sorted."""
+        return tuple(sorted({tag for entry, _ in self._read().counts for tag in entry.tags}))
+
+    @property
+    def domains(self) -> dict[str, int]:
+        """Number of codes per domain; the empty name stands for codes without a domain."""
+        counts: dict[str, int] = {}
+        for entry, n in self._read().counts:
+            counts[entry.domain] = counts.get(entry.domain, 0) + n
+        return dict(sorted(counts.items()))
+
+    def next_id(self) -> int:
+        """Return the id that the next code without an id gets."""
+        return int(self._state.ids.free(1)[0])
 
     def snapshot(self) -> Self:
         """Return the index as it is now; later changes of either do not affect the other."""
-        state, views = self._read()
         twin = type(self).__new__(type(self))
         # Without unused columns: otherwise both would write new codes to the same ones.
-        own = {"_views": (state.used(), views), "_write_lock": Lock(), "_shares_tags": True}
+        own = {
+            "_views": self._read().used(),
+            "_write_lock": Lock(),
+            "_shares_attributes": True,
+        }
         vars(twin).update(vars(self), about=dict(self.about), **own)
         return twin
 
-    def get(self, ids: ArrayLike) -> tuple[NDArray[np.uint8], list[str]]:
-        """Return packed codes and tags by id. Raises `KeyError` with the first unknown id."""
-        state, wanted = self._state, whole_ids(ids)
-        rows, exists = locate(state, wanted)
+    def get(self, ids: ArrayLike) -> IndexItems:
+        """Return codes, tags and domains by id. Raises `KeyError` with the first unknown id."""
+        state = self._state
+        wanted = check_kind(parse_ids(ids), state.ids.kind)
+        rows, exists = _locate(state, wanted)
         if not exists.all():
-            raise KeyError(int(wanted[~exists][0]))
-        numbers = state.tag_numbers
-        numbers = np.zeros(len(rows), np.int32) if numbers is None else numbers[rows]
+            raise KeyError(wanted[~exists].tolist()[0])
+        return self._items(state, rows)
+
+    def at(self, rows: NDArray[np.intp]) -> tuple[Ids, IndexItems]:
+        """Return ids and items by row, for rows of `search_rows` without -1."""
+        state = self._state
+        return state.ids.take(rows), self._items(state, rows)
+
+    def _items(self, state: IndexState, rows: NDArray[np.intp]) -> IndexItems:
         codes = as_bytes(state.words[:, rows])[:, : n_bytes(self.n_bits)]
-        return codes, [state.tags.names[number] for number in numbers]
+        entries = state.entries(rows)
+        return IndexItems(codes, [each.tags for each in entries], [each.domain for each in entries])
 
     def contains(self, ids: ArrayLike) -> NDArray[np.bool_]:
         """Return which ids are in the index."""
-        return locate(self._state, whole_ids(ids))[1]
+        state = self._state
+        return _locate(state, check_kind(parse_ids(ids), state.ids.kind))[1]
 
-    def page(self, start: int, length: int, *, tag: str | None = None) -> tuple[Ids, int]:
-        """Return `length` ids from position `start`, and the total; with `tag`, of that tag."""
-        state = self._view(tag).state
-        return state.used().ids[start : start + length].copy(), state.n
+    def page(
+        self,
+        start: int,
+        length: int,
+        *,
+        tags: Tags | None = None,
+        match: Match = "any",
+        domain: str | None = None,
+    ) -> tuple[Ids, int]:
+        """Return `length` ids from position `start`, and the total; filters as in `search`."""
+        views, wanted = self._read(), parse_filter(tags, match, domain)
+        view = self._view(views, wanted)
+        return views.state.ids.take(view.page(start, length)), view.n
 
     def add(
-        self, codes: ArrayLike, ids: ArrayLike | None = None, *, tags: ArrayLike | None = None
+        self,
+        codes: ArrayLike,
+        ids: ArrayLike | None = None,
+        *,
+        tags: ArrayLike | None = None,
+        domain: ArrayLike | None = None,
     ) -> Self:
-        """Add packed codes with optional tags. Raises `InputError` if an id exists."""
+        """Add packed codes. Raises `InputError` if an id exists.
+
+        Parameters
+        ----------
+        codes : uint8 array of shape (n, n_bytes)
+        ids : list of int or list of str, optional
+            One per code, all of the kind that the index has. By default the next free numbers.
+        tags : list, optional
+            One text or list of texts per code, to filter searches.
+        domain : str or list of str, optional
+            Name of the domain that the codes come from: one for all, or one per code.
+        """
         with self._write_lock:
-            batch = self._check(codes, ids, tags)
-            existing = batch.ids[self.contains(batch.ids)]
+            batch = self._check(codes, ids, tags, domain)
+            existing = batch.ids[_locate(self._state, batch.ids)[1]]
             if len(existing):
                 raise id_exists(existing[0])
             self._state = states.upsert(self._own_state(), batch)
         return self
 
-    def upsert(self, codes: ArrayLike, ids: ArrayLike, *, tags: ArrayLike | None = None) -> Self:
-        """Add packed codes; codes with the same ids are replaced, tags included."""
+    def upsert(
+        self,
+        codes: ArrayLike,
+        ids: ArrayLike,
+        *,
+        tags: ArrayLike | None = None,
+        domain: ArrayLike | None = None,
+    ) -> Self:
+        """Add packed codes; codes with the same ids are replaced, tags and domain included."""
         with self._write_lock:
-            batch = self._check(codes, ids, tags)
+            batch = self._check(codes, ids, tags, domain)
             self._state = states.upsert(self._own_state(), batch)
         return self
+
+    def apply(self, changes: Sequence[Batch | Remove]) -> None:
+        """Make changes that were checked already; they become visible at once."""
+        with self._write_lock:
+            self._state = make_changes(self._own_state(), changes, self.n_bits)
 
     def remove(self, ids: ArrayLike) -> int:
         """Remove codes by id and return how many were removed; unknown ids are ignored."""
         with self._write_lock:
-            self._state, n_removed = states.remove(self._own_state(), whole_ids(ids))
+            given = check_kind(parse_ids(ids), self.id_kind)
+            self._state, n_removed = states.remove(self._own_state(), given)
         return n_removed
 
     def search(
@@ -226,23 +353,29 @@ class HammingIndex:
         codes: ArrayLike,
         k: int = 10,
         *,
-        tag: str | None = None,
+        tags: Tags | None = None,
+        match: Match = "any",
+        domain: str | None = None,
         rerank: ArrayLike | None = None,
         n_candidates: int | None = None,
     ) -> tuple[NDArray[np.int32], Ids]:
         """Return distances and ids of the k nearest codes per query, shape (n_queries, k).
 
-        If there are fewer than k codes, the remaining places have distance n_bits + 1 and id -1.
-        So has every place if no code has the tag. Queries in a torch tensor give tensors on the
-        same device.
+        Ids are int64, or objects of type str if ids are text. If fewer than k codes are found, the
+        remaining places have distance n_bits + 1 and id -1, or None if ids are text. Queries in a
+        torch tensor give tensors on the same device, except for text ids.
 
         Parameters
         ----------
         codes : uint8 array of shape (n_queries, n_bytes)
             Packed codes of the queries.
         k : int, default=10
-        tag : str, optional
-            Search codes with this tag only.
+        tags : str or list of str, optional
+            Search codes with one of these tags only. The empty text stands for codes without tags.
+        match : "any" or "all", default="any"
+            "all" searches codes that have all the tags.
+        domain : str, optional
+            Search codes of this domain only.
         rerank : array of shape (n_queries, n_bits), optional
             Projections of the queries before the sign (`decision_function`). The nearest codes by
             Hamming distance are sorted by their inner product with the projections, so that bits
@@ -250,6 +383,25 @@ class HammingIndex:
         n_candidates : int, optional
             Number of codes to sort again; 10 k by default.
         """
+        views, wanted = self._read(), parse_filter(tags, match, domain)
+        distances, rows = self._nearest(views, codes, k, wanted, rerank, n_candidates)
+        return _like(codes, distances), _like(codes, views.state.ids.take(rows))
+
+    def search_rows(
+        self, codes: ArrayLike, k: int = 10, wanted: ItemFilter | None = None
+    ) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
+        """Return distances and rows of the k nearest codes, for `at` of the same snapshot."""
+        return self._nearest(self._read(), codes, k, wanted)
+
+    def _nearest(
+        self,
+        views: Views,
+        codes: ArrayLike,
+        k: int,
+        wanted: ItemFilter | None,
+        rerank: ArrayLike | None = None,
+        n_candidates: int | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
         queries = np.ascontiguousarray(as_words(packed_codes(codes, self.n_bits)).T)
         k = check_number(k, "k", 1)
         depth = k if rerank is None else max(k, n_candidates or 10 * k)
@@ -259,46 +411,56 @@ class HammingIndex:
             raise InputError(
                 f"shape {H.shape}; finite numbers of shape {shape} are needed", "rerank"
             )
-        view = self._view(tag)
-        state = view.state
-        width = min(k, state.n)
-        if k > len(self) and k * len(queries) > _MAX_EMPTY:
-            raise InputError(f"{k} for {len(self)} codes; use at most {max(1, len(self))}", "k")
-        distances, ids = no_neighbors(len(queries), k, self.n_bits)
+        view, n = self._view(views, wanted), views.state.n
+        width = min(k, view.n)
+        if k > n and k * len(queries) > _MAX_EMPTY:
+            raise InputError(f"{k} for {n} codes; use at most {max(1, n)}", "k")
+        distances = np.full((len(queries), k), self.n_bits + 1, np.int32)
+        found = np.full((len(queries), k), -1, np.int64)
 
         def search_part(rows: slice) -> None:
-            D, R = searcher(queries[rows], min(depth, state.n))
+            D, R = searcher(queries[rows], min(depth, view.n))
             if H is not None:
-                D, R = _sort_by_projection(state.words, D, R, H[rows])
+                D, R = _sort_by_projection(view.words, D, R, H[rows])
             D, R = D[:, :width], R[:, :width]
             distances[rows, :width] = np.where(R < 0, self.n_bits + 1, D)
-            ids[rows, :width] = np.where(R < 0, -1, state.ids[R])
+            found[rows, :width] = view.of_index(R)
 
         if width and len(queries):
             searcher = view.searcher
             self._run_in_parts(search_part, len(queries))
-        return _like(codes, distances), _like(codes, ids)
+        return distances, found
 
     def within(
-        self, codes: ArrayLike, radius: int, *, tag: str | None = None
+        self,
+        codes: ArrayLike,
+        radius: int,
+        *,
+        tags: Tags | None = None,
+        match: Match = "any",
+        domain: str | None = None,
     ) -> list[tuple[NDArray[np.int32], Ids]]:
-        """Return, per query, distances and ids of all codes at most `radius` bits away."""
+        """Return, per query, distances and ids of all codes at most `radius` bits away.
+
+        Filters are those of `search`.
+        """
         check_number(radius, "radius", 0)
-        state, queries = self._view(tag).state, as_words(packed_codes(codes, self.n_bits))
+        views = self._read()
+        view = self._view(views, parse_filter(tags, match, domain))
         results = []
-        for query in queries.T:
-            distances = np.zeros(state.n, np.int32)
-            for word, q in zip(state.words, query, strict=True):
-                distances += np.bitwise_count(word[: state.n] ^ q)
+        for query in as_words(packed_codes(codes, self.n_bits)).T:
+            distances = np.zeros(view.n, np.int32)
+            for word, q in zip(view.words, query, strict=True):
+                distances += np.bitwise_count(word ^ q)
             rows = np.flatnonzero(distances <= radius)
             rows = rows[np.argsort(distances[rows], kind="stable")]
-            results.append((distances[rows], state.ids[rows]))
+            results.append((distances[rows], views.state.ids.take(view.of_index(rows))))
         return results
 
     @property
     def lists(self) -> InvertedLists | None:
         """The lists of approximate search, with measured `n_probe` and `recall`; else None."""
-        searcher = self._view(None).searcher
+        searcher = self._view(self._read(), None).searcher
         return searcher if isinstance(searcher, InvertedLists) else None
 
     def save(self, path: StrPath, *, overwrite: bool = True) -> None:
@@ -364,10 +526,52 @@ class HammingIndex:
         index._loaded, index._watch = file.version, file.watch
         return index
 
-    def _check(self, codes: ArrayLike, ids: ArrayLike | None, tags: ArrayLike | None) -> Batch:
-        batch = checked_batch(codes, ids, tags, self.n_bits, 0)
+    def to_parquet(self, path: StrPath) -> None:
+        """Write the index to a Parquet file, for other programs and for `from_parquet`.
+
+        The columns are id (int64 or string), code (fixed-size binary), domain (null if not known)
+        and tags (list of strings). The metadata has n_bits and `about`. A failed write leaves the
+        old file.
+        """
+        state = self._state
+        write_parquet(path, ParquetInfo(self.n_bits, dict(self.about), state.ids.kind), state)
+
+    @classmethod
+    def from_parquet(
+        cls,
+        path: StrPath,
+        *,
+        n_jobs: int | None = None,
+        search: SearchMode = "exact",
+        recall: float = 0.99,
+        device: str | None = None,
+    ) -> Self:
+        """Read an index from a Parquet file that `to_parquet` wrote.
+
+        The other parameters are those of the constructor.
+        """
+        info = read_info(path)
+        if info is None:
+            raise InputError("is not an index; write it with to_parquet", os.fspath(path))
+        index = cls(info.n_bits, n_jobs, search=search, recall=recall, device=device)
+        index.about = info.about
+        index._state = index._state._replace(ids=EMPTY[info.ids])
+        for rows in read_rows(path, info):
+            with named(path):
+                index.add(rows.codes, rows.ids, tags=rows.tags, domain=rows.domains)
+        return index
+
+    def _check(
+        self,
+        codes: ArrayLike,
+        ids: ArrayLike | None,
+        tags: ArrayLike | None,
+        domain: ArrayLike | None,
+    ) -> Batch:
+        known = self._state.ids
+        batch = checked_batch(codes, ids, tags, domain, self.n_bits, kind=known.kind)
         if ids is None:
-            batch = batch._replace(ids=free_ids(self._state.used().ids, len(batch.ids)))
+            batch = batch._replace(ids=known.free(len(batch.ids)))
         return batch
 
     def _check_version(self, path: Path) -> None:
@@ -380,34 +584,27 @@ class HammingIndex:
             )
 
     def _own_state(self) -> IndexState:
-        """Return the state to change; the first change of a snapshot copies the table of tags."""
-        if self._shares_tags:
-            self._shares_tags = False
-            return states.own_tags(self._state)
+        """Return the state to change; the first change of a snapshot copies the attributes."""
+        if self._shares_attributes:
+            self._shares_attributes = False
+            return states.own_attributes(self._state)
         return self._state
 
-    def _read(self) -> tuple[IndexState, dict[str | None, SearchView]]:
+    def _read(self) -> Views:
         """Return the state and its views, unless they are in a file that was changed meanwhile."""
         if self._watch is not None and self._watch.changed():
             name = "" if self._loaded is None else str(self._loaded.path)
             raise ModelFileError("was changed while it was in use; load the index again", name)
         return self._views
 
-    def _view(self, tag: str | None) -> SearchView:
-        """Return the codes of a tag, or all. Views are kept until the index changes."""
-        state, views = self._read()
-        if tag in views:
-            return views[tag]
-        selected = state if tag is None else states.with_tag(state, tag)
-        approximate = self.search_mode == "approximate" and tag is None
-        view = SearchView(selected, partial(self._searcher, approximate=approximate))
-        if tag is None or state.tags.number(tag) is not None:  # else there is nothing worth keeping
-            views[tag] = view
-        return view
+    def _view(self, views: Views, wanted: ItemFilter | None) -> SearchView:
+        """Return the codes of a filter, or all."""
+        approximate = self.search_mode == "approximate" and wanted is None
+        build = partial(self._searcher, approximate=approximate)
+        return views.get(wanted, lambda rows: SearchView(views.state, rows, build))
 
-    def _searcher(self, state: IndexState, *, approximate: bool) -> Searcher:
-        words = state.words[:, : state.n]
-        if approximate and state.n:
+    def _searcher(self, words: NDArray[np.uint64], *, approximate: bool) -> Searcher:
+        if approximate and words.shape[1]:
             return InvertedLists(words, self.n_bits, self.recall)
         if self.device is not None:
             return DeviceCodes(words, self.n_bits, self.device)
@@ -427,9 +624,15 @@ class HammingIndex:
             list(pool.map(work, parts))
 
 
+def _locate(state: IndexState, ids: Ids) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    if not len(ids):  # of either kind
+        return np.zeros(0, np.intp), np.zeros(0, bool)
+    return state.ids.locate(ids)
+
+
 def _like(codes: Any, result: NDArray[Any]) -> Any:
     """Return a result as a tensor on the device of the queries if these are a tensor."""
-    if not hasattr(codes, "cpu"):
+    if not hasattr(codes, "cpu") or result.dtype == object:
         return result
     import torch
 

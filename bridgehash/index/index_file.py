@@ -14,6 +14,7 @@ import secrets
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,9 +34,13 @@ from ..models.model_file import (
     read_header,
     save_model,
 )
+from .attributes import Attributes, AttributeTable
 from .changes import apply_records
-from .state import IndexState, TagTable, own_tags
+from .ids import TABLES, take_texts
+from .state import IndexState, own_attributes
 
+_FORMAT = 2  # of index files; earlier ones were never published
+_JOURNAL_FORMAT = 3
 _ATTEMPTS = 20  # to read a file that is replaced meanwhile
 
 
@@ -72,7 +77,8 @@ def journal_path(path: Path) -> Path:
 
 def journal_header(generation: str, n_bits: int) -> bytes:
     """Return the header of the journal of a generation."""
-    return json.dumps({"journal": 2, "generation": generation, "n_bits": n_bits}).encode("ascii")
+    header = {"journal": _JOURNAL_FORMAT, "generation": generation, "n_bits": n_bits}
+    return json.dumps(header).encode("ascii")
 
 
 def write_index(
@@ -87,14 +93,19 @@ def write_index(
     """Write an index file atomically and return its generation."""
     state = state.used()
     generation = secrets.token_hex(16)
-    header = {"n_bits": n_bits, "about": about, "generation": generation, "parent": parent}
-    arrays: dict[str, NDArray[Any]] = {"words": state.words, "ids": state.ids}
-    if state.tag_numbers is not None:
-        state = own_tags(state)
-        texts = [name.encode("utf-8", "surrogatepass") for name in state.tags.names]
-        arrays["tag_numbers"] = state.tag_numbers  # type: ignore[assignment]
-        arrays["tag_text"] = np.frombuffer(b"".join(texts), np.uint8)
-        arrays["tag_ends"] = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    header = {
+        "index_format": _FORMAT,
+        "n_bits": n_bits,
+        "ids": state.ids.kind,
+        "about": about,
+        "generation": generation,
+        "parent": parent,
+    }
+    arrays: dict[str, NDArray[Any]] = {"words": state.words, **state.ids.arrays()}
+    if state.numbers is not None:
+        state = own_attributes(state)
+        arrays["numbers"] = state.numbers  # type: ignore[assignment]
+        arrays |= _attribute_arrays(state.attributes)
     save_model(path, INDEX_KIND, header, arrays, replace)
     return generation
 
@@ -182,46 +193,80 @@ def _parse(file: ModelFile) -> IndexFile:
         )
     try:
         return _parse_index(file)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, IndexError) as error:
         raise ModelFileError(f"is not a valid index ({error}); build it again") from error
 
 
 def _parse_index(file: ModelFile) -> IndexFile:
     header, arrays = file.header, dict(file.arrays)
+    version = header.get("index_format", 1)
+    _require(version == _FORMAT, f"format {version!r:.20}, but this version reads {_FORMAT}")
     n_bits, about, generation = header["n_bits"], header["about"], header["generation"]
     _require(type(n_bits) is int and 1 <= n_bits <= MAX_BITS, "n_bits is out of range")
     parent = header["parent"]
     _require(isinstance(generation, str) and isinstance(parent, str), "generation is not text")
     texts = [*about, *about.values()] if isinstance(about, dict) else [None]
     _require(all(isinstance(text, str) for text in texts), "its origin is not text")
-    words, ids = arrays.pop("words"), arrays.pop("ids")
-    _require(ids.dtype == np.int64 and ids.ndim == 1, "type of ids")
+    words, ids = arrays.pop("words"), TABLES[header["ids"]].parse(arrays)
     n = len(ids)
     _require(words.dtype == np.uint64 and words.shape == (-(-n_bits // 64), n), "shape of codes")
-    _require(n == 0 or (ids[0] >= 0 and bool((ids[1:] > ids[:-1]).all())), "order of ids")
     _require(not _has_spare_bits(words, n_bits), f"codes of more than {n_bits} bits")
-    state = IndexState(_aligned(words), _aligned(ids), n)
-    if "tag_numbers" in arrays:
-        numbers, tags = arrays.pop("tag_numbers"), _tags(arrays)
-        _require(numbers.dtype == np.int32 and numbers.shape == (n,), "shape of tag numbers")
-        inside = n == 0 or (numbers.min() >= 0 and numbers.max() < len(tags))
-        _require(bool(inside), "a tag number is out of range")
-        state = state._replace(tag_numbers=_aligned(numbers), tags=tags)
+    state = IndexState(_aligned(words), ids, n)
+    if "numbers" in arrays:
+        numbers, table = arrays.pop("numbers"), _attribute_table(arrays)
+        _require(numbers.dtype == np.int32 and numbers.shape == (n,), "shape of numbers")
+        inside = n == 0 or (numbers.min() >= 0 and numbers.max() < len(table))
+        _require(bool(inside), "a number is out of range")
+        state = state._replace(numbers=_aligned(numbers), attributes=table)
     _require(not arrays, "it has arrays of another kind")
     return IndexFile(file.path, n_bits, dict(about), state, generation, parent, watch=file.watch)
 
 
-def _tags(arrays: dict[str, NDArray[Any]]) -> TagTable:
-    text, ends = arrays.pop("tag_text"), arrays.pop("tag_ends")
-    _require(text.dtype == np.uint8 and text.ndim == 1, "type of tags")
-    _require(ends.dtype == np.int64 and ends.ndim == 1 and len(ends) > 0, "type of tag ends")
-    _require(ends[0] == 0 and bool((ends[1:] >= ends[:-1]).all()), "order of tag ends")
-    _require(ends[-1] == len(text), "length of tags")
+def _attribute_arrays(table: AttributeTable) -> dict[str, NDArray[Any]]:
+    """Return a table as arrays: names, and per entry the number of its domain and its tags."""
+    names: dict[str, int] = {}
+    for domain, tags in table.entries:
+        for name in (domain, *tags):
+            names.setdefault(name, len(names))
+    texts = [name.encode("utf-8", "surrogatepass") for name in names]
+    domains = [names[entry.domain] for entry in table.entries]
+    tags_of = [[names[tag] for tag in entry.tags] for entry in table.entries]
+    return {
+        "name_text": np.frombuffer(b"".join(texts), np.uint8),
+        "name_ends": np.cumsum([len(text) for text in texts], dtype=np.int64),
+        "entry_domains": np.array(domains, np.int32),
+        "entry_tags": np.array([tag for tags in tags_of for tag in tags], np.int32),
+        "entry_ends": np.cumsum([len(tags) for tags in tags_of], dtype=np.int64),
+    }
+
+
+def _attribute_table(arrays: dict[str, NDArray[Any]]) -> AttributeTable:
+    """Take a table out of the arrays of a file, and check it."""
+    text, ends = take_texts(arrays, "name")
     data, stops = text.tobytes(), ends.tolist()
     pieces = (data[start:stop] for start, stop in zip([0, *stops], stops, strict=False))
     names = [piece.decode("utf-8", "surrogatepass") for piece in pieces]
-    _require(len(set(names)) == len(names), "a tag appears twice")
-    return TagTable(names)
+    domains, tags, stops = (arrays.pop(f"entry_{name}") for name in ("domains", "tags", "ends"))
+    for array, dtype in ((domains, np.int32), (tags, np.int32), (stops, np.int64)):
+        _require(array.dtype == dtype and array.ndim == 1, "type of attributes")
+        _require(len(array) == 0 or bool(array.min() >= 0), "a negative number")
+    _require(0 < len(domains) == len(stops), "number of attributes")
+    _require(bool((stops[1:] >= stops[:-1]).all()) and stops[-1] == len(tags), "ends of tags")
+    words = [names[number] for number in tags.tolist()]
+    bounds = zip([0, *stops.tolist()], stops.tolist(), strict=False)
+    entries = [
+        Attributes(names[number], tuple(words[start:stop]))
+        for number, (start, stop) in zip(domains.tolist(), bounds, strict=True)
+    ]
+    _require(entries[0] == Attributes(), "the first attributes are not empty")
+    _require(len(set(entries)) == len(entries), "attributes that appear twice")
+    ordered = all(_is_ordered(entry.tags) for entry in entries if entry.tags)
+    _require(ordered, "tags that are empty, not sorted or given twice")
+    return AttributeTable(entries)
+
+
+def _is_ordered(tags: tuple[str, ...]) -> bool:
+    return tags[0] != "" and all(a < b for a, b in pairwise(tags))
 
 
 def _has_spare_bits(words: NDArray[np.uint64], n_bits: int) -> bool:

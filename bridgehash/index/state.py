@@ -1,67 +1,64 @@
 """The codes of an index at one moment. A state is replaced, never changed, while it can be read.
 
 Codes are stored in the order of their ids, word by word. Each code has a number that points into
-the table of tags; number 0 is the empty tag.
+the table of attributes; number 0 is neither a domain nor tags.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch import Batch, Ids
+from .attributes import Attributes, AttributeTable, ItemFilter
+from .batch import Batch
+from .ids import Ids, IdTable, append
 
-_GROWTH = 8  # arrays grow by one eighth
-_UNUSED_TAGS = 1024  # names that may be kept although no code has them
-
-
-class TagTable:
-    """Names of tags by number. Names are only added, so states can share a table."""
-
-    def __init__(self, names: Iterable[str] = ("",)) -> None:
-        self.names = list(names)
-        self._numbers = {name: number for number, name in enumerate(self.names)}
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def number(self, name: str) -> int | None:
-        """Return the number of a name, or None if no code ever had this tag."""
-        return self._numbers.get(name)
-
-    def add(self, names: Iterable[str]) -> NDArray[np.int32]:
-        """Return the numbers of names; new ones are added."""
-        return np.array([self._add(name) for name in names], np.int32)
-
-    def _add(self, name: str) -> int:
-        number = self._numbers.get(name)
-        if number is None:
-            number = len(self.names)
-            self.names.append(name)  # before its number is known to anyone
-            self._numbers[name] = number
-        return number
+_UNUSED_ATTRIBUTES = 1024  # entries that may be kept although no code has them
 
 
 class IndexState(NamedTuple):
-    """Codes, ids and tags of an index. Arrays may have unused columns after the first n."""
+    """Codes, ids and attributes of an index. Arrays may have unused columns after the first n."""
 
     words: NDArray[np.uint64]  # (n_words, capacity)
-    ids: Ids  # (capacity,), increasing
+    ids: IdTable  # of n ids
     n: int
-    tag_numbers: NDArray[np.int32] | None = None  # (capacity,), numbers in tags; None: no tags
-    tags: TagTable = TagTable()  # of an index without tags; replaced before the first is added
+    numbers: NDArray[np.int32] | None = None  # (capacity,), in attributes; None: all are 0
+    attributes: AttributeTable = AttributeTable()  # replaced before the first entry is added
 
     def used(self) -> IndexState:
         """Return this state without unused columns, as views."""
-        return self.map(lambda array: array[..., : self.n])
+        numbers = None if self.numbers is None else self.numbers[: self.n]
+        return self._replace(words=self.words[:, : self.n], ids=self.ids.used(), numbers=numbers)
 
     def map(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> IndexState:
         """Return a state whose arrays are changed by a function; n stays."""
-        numbers = None if self.tag_numbers is None else change(self.tag_numbers)
-        return self._replace(words=change(self.words), ids=change(self.ids), tag_numbers=numbers)
+        numbers = None if self.numbers is None else change(self.numbers)
+        return self._replace(words=change(self.words), ids=self.ids.map(change), numbers=numbers)
+
+    def entries(self, rows: Any) -> list[Attributes]:
+        """Return the attributes of rows."""
+        if self.numbers is None:
+            return [Attributes()] * len(rows)
+        return [self.attributes.entries[number] for number in self.numbers[rows].tolist()]
+
+    def counts(self) -> list[tuple[Attributes, int]]:
+        """Return all attributes in use, and how many codes have them."""
+        if self.numbers is None:
+            return [(Attributes(), self.n)] if self.n else []
+        counts = np.bincount(self.numbers[: self.n])
+        used = np.flatnonzero(counts)
+        entries = self.attributes.entries
+        return [(entries[i], int(counts[i])) for i in used.tolist()]
+
+    def matching(self, wanted: ItemFilter) -> NDArray[np.intp]:
+        """Return the rows that match a filter, increasing."""
+        hits = self.attributes.matching(wanted)
+        if self.numbers is None:
+            return np.arange(self.n if hits[0] else 0)
+        return np.flatnonzero(hits[self.numbers[: self.n]])
 
 
 def as_words(packed: NDArray[np.uint8]) -> NDArray[np.uint64]:
@@ -77,111 +74,94 @@ def as_bytes(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(words.T).view(np.uint8)
 
 
-def locate(state: IndexState, ids: Ids) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return the rows where ids are or would be inserted, and which of the ids exist."""
-    known = state.ids[: state.n]
-    rows = np.searchsorted(known, ids)
-    exists = rows < state.n
-    exists[exists] = known[rows[exists]] == ids[exists]
-    return rows, exists
-
-
 def upsert(state: IndexState, batch: Batch) -> IndexState:
     """Return a state with a batch added; codes with the same ids are replaced."""
-    state, numbers = _number_tags(state, batch)
+    if not len(batch.ids):
+        return state
+    state, numbers = _number_attributes(state, batch)
     words = as_words(batch.codes)
-    rows, exists = locate(state, batch.ids)
+    rows, exists = state.ids.locate(batch.ids)
     if exists.any():
         replaced = state.words.copy()
         replaced[:, rows[exists]] = words[:, exists]
         state = state._replace(words=replaced)
-        if numbers is not None and state.tag_numbers is not None:
-            changed = state.tag_numbers.copy()
+        if numbers is not None and state.numbers is not None:
+            changed = state.numbers.copy()
             changed[rows[exists]] = numbers[exists]
-            state = state._replace(tag_numbers=changed)
+            state = state._replace(numbers=changed)
     new = ~exists
     added = None if numbers is None else numbers[new]
-    return _forget_tags(_insert(state, words[:, new], batch.ids[new], added))
+    return _forget(_insert(state, rows[new], words[:, new], batch.ids[new], added))
 
 
 def remove(state: IndexState, ids: Ids) -> tuple[IndexState, int]:
     """Return a state without some codes, and how many were removed."""
-    rows, exists = locate(state, np.unique(ids))
+    if not len(ids):
+        return state, 0
+    rows, exists = state.ids.locate(np.unique(ids))
     keep = np.ones(state.n, dtype=bool)
     keep[rows[exists]] = False
-    return _forget_tags(select(state, np.flatnonzero(keep))), int(exists.sum())
+    left = np.flatnonzero(keep)
+    numbers = None if state.numbers is None else state.numbers[left]
+    words = np.ascontiguousarray(state.words[:, left])
+    kept = IndexState(words, state.ids.select(left), len(left), numbers, state.attributes)
+    return _forget(kept), int(exists.sum())
 
 
-def with_tag(state: IndexState, tag: str) -> IndexState:
-    """Return the codes of one tag."""
-    if state.tag_numbers is None:
-        return select(state, np.arange(state.n if tag == "" else 0))
-    number = state.tags.number(tag)
-    if number is None:
-        return select(state, np.arange(0))
-    return select(state, np.flatnonzero(state.tag_numbers[: state.n] == number))
-
-
-def select(state: IndexState, rows: NDArray[np.intp]) -> IndexState:
-    """Return some rows of a state, in the given order."""
-    return state.map(lambda array: np.ascontiguousarray(array[..., rows]))._replace(n=len(rows))
-
-
-def own_tags(state: IndexState) -> IndexState:
-    """Return a state with a table of tags that no other state has, and only the tags in use."""
-    numbers = state.tag_numbers
+def own_attributes(state: IndexState) -> IndexState:
+    """Return a state with a table that no other state has, and only the attributes in use."""
+    numbers = state.numbers
     if numbers is None:
-        return state._replace(tags=TagTable())
+        return state._replace(attributes=AttributeTable())
     used, places = np.unique(np.append(0, numbers[: state.n]), return_inverse=True)
     renumbered = np.zeros_like(numbers)
     renumbered[: state.n] = places[1:]
-    names = state.tags.names
-    return state._replace(tag_numbers=renumbered, tags=TagTable(names[i] for i in used.tolist()))
+    entries = state.attributes.entries
+    table = AttributeTable(entries[i] for i in used.tolist())
+    return state._replace(numbers=renumbered, attributes=table)
 
 
-def _forget_tags(state: IndexState) -> IndexState:
-    """Drop the names of unused tags when they are the majority."""
-    return own_tags(state) if len(state.tags) > 2 * state.n + _UNUSED_TAGS else state
+def _forget(state: IndexState) -> IndexState:
+    """Drop unused attributes when they are the majority."""
+    many = len(state.attributes) > 2 * state.n + _UNUSED_ATTRIBUTES
+    return own_attributes(state) if many else state
 
 
-def _number_tags(state: IndexState, batch: Batch) -> tuple[IndexState, NDArray[np.int32] | None]:
-    """Return a state whose table has the tags of a batch, and their numbers."""
-    if batch.tags is None:
-        return state, None if state.tag_numbers is None else np.zeros(len(batch.ids), np.int32)
-    if state.tag_numbers is None:
-        none = np.zeros(len(state.ids), np.int32)
-        state = state._replace(tag_numbers=none, tags=TagTable())
-    return state, state.tags.add(batch.tags)
+def _number_attributes(
+    state: IndexState, batch: Batch
+) -> tuple[IndexState, NDArray[np.int32] | None]:
+    """Return a state whose table has the attributes of a batch, and their numbers."""
+    if batch.attributes is None:
+        return state, None if state.numbers is None else np.zeros(len(batch.ids), np.int32)
+    if state.numbers is None:
+        none = np.zeros(state.n, np.int32)
+        state = state._replace(numbers=none, attributes=AttributeTable())
+    entries, numbers = batch.attributes
+    return state, state.attributes.add(entries)[numbers]
 
 
 def _insert(
-    state: IndexState, words: NDArray[np.uint64], ids: Ids, numbers: NDArray[np.int32] | None
+    state: IndexState,
+    rows: NDArray[np.intp],
+    words: NDArray[np.uint64],
+    ids: Ids,
+    numbers: NDArray[np.int32] | None,
 ) -> IndexState:
-    """Return a state with more codes, whose ids are new and increasing."""
+    """Return a state with more codes, whose ids are new and increasing, at their rows."""
     n, more = state.n, len(ids)
     if more == 0:
         return state
-    if n and ids[0] <= state.ids[n - 1]:  # not at the end: copy everything
-        state = state.used()
-        rows, known = np.searchsorted(state.ids, ids), state.tag_numbers
-        return IndexState(
-            np.insert(state.words, rows, words, axis=1),
-            np.insert(state.ids, rows, ids),
-            n + more,
-            known if known is None or numbers is None else np.insert(known, rows, numbers),
-            state.tags,
-        )
-    if n + more > len(state.ids) or not state.ids.flags.writeable:
-        capacity = n + more + n // _GROWTH
 
-        def grow(array: NDArray[Any]) -> NDArray[Any]:
-            grown = np.empty((*array.shape[:-1], capacity), array.dtype)
-            grown[..., :n] = array[..., :n]
-            return grown
+    def put(array: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+        if rows[0] == n:
+            return append(array, n, values)
+        return np.insert(array[..., :n], rows, values, axis=-1)  # not at the end: copy everything
 
-        state = state.map(grow)
-    # Readers use the first n columns only, so writing after them is safe.
-    state.words[:, n : n + more], state.ids[n : n + more] = words, ids
-    if state.tag_numbers is not None and numbers is not None:
-        state.tag_numbers[n : n + more] = numbers
-    return state._replace(n=n + more)
+    known = state.numbers
+    return IndexState(
+        put(state.words, words),
+        state.ids.insert(rows, ids),
+        n + more,
+        known if known is None or numbers is None else put(known, numbers),
+        state.attributes,
+    )

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,9 +25,10 @@ from .._core.errors import BridgehashError, InputError, JournalError, LostChange
 from .._core.files import StrPath, atomic_write, remove_leftovers
 from .._core.journal import Journal
 from .._core.locks import FileLock
-from .batch import MAX_ID, Batch, Ids, checked_batch, free_ids, id_exists, whole_ids
-from .changes import Add, ChangeResult, Remove, Upsert, as_record, as_texts
+from .batch import Batch, checked_batch, id_exists
+from .changes import Add, ChangeResult, Remove, Upsert, as_record
 from .exact import HammingIndex
+from .ids import MAX_ID, IdKind, Ids, check_kind, free_ids, kind_of, parse_ids
 from .index_file import IndexFile, journal_header, journal_path, read_index, read_version
 
 _PROBE_SECONDS = 1.0  # between two tests whether the disk can be written
@@ -76,7 +77,8 @@ class IndexStore:
         self._max_journal_bytes = self._merge_at = max_journal_bytes
         self._merge_problem = self._broken = ""
         self._probed, self._probe_result = -_PROBE_SECONDS, ""
-        self._next_id = int(self.index.ids[-1]) + 1 if len(self.index) else 0
+        numbered = self.index.id_kind == "numbers" and len(self.index)
+        self._next_id = int(self.index.page(len(self.index) - 1, 1)[0][0]) + 1 if numbered else 0
         self._lock = Lock()
 
     @classmethod
@@ -158,24 +160,34 @@ class IndexStore:
         return self._broken or journal.broken or self._merge_problem or self._probe_result
 
     def add(
-        self, codes: ArrayLike, ids: ArrayLike | None = None, *, tags: ArrayLike | None = None
+        self,
+        codes: ArrayLike,
+        ids: ArrayLike | None = None,
+        *,
+        tags: ArrayLike | None = None,
+        domain: ArrayLike | None = None,
     ) -> Ids:
-        """Add packed codes with optional tags and return their ids.
+        """Add packed codes, as `HammingIndex.add` does, and return their ids.
 
         Raises `InputError` if an id exists, and `JournalError` if the disk cannot be written; then
         nothing is changed.
         """
-        return self._one(Add(codes, ids, tags)).ids
+        return self._one(Add(codes, ids, tags, domain)).ids
 
     def upsert(
-        self, codes: ArrayLike, ids: ArrayLike, *, tags: ArrayLike | None = None
+        self,
+        codes: ArrayLike,
+        ids: ArrayLike,
+        *,
+        tags: ArrayLike | None = None,
+        domain: ArrayLike | None = None,
     ) -> ChangeResult:
-        """Add packed codes; codes with the same ids are replaced, tags included."""
-        return self._one(Upsert(codes, ids, tags))
+        """Add packed codes; codes with the same ids are replaced, tags and domain included."""
+        return self._one(Upsert(codes, ids, tags, domain))
 
     def remove(self, ids: ArrayLike) -> int:
         """Remove codes by id and return how many were removed; unknown ids are ignored."""
-        return self._one(Remove(whole_ids(ids))).n_removed
+        return self._one(Remove(parse_ids(ids))).n_removed
 
     def _one(self, change: Add | Upsert | Remove) -> ChangeResult:
         (result,) = self.change([change])
@@ -194,7 +206,7 @@ class IndexStore:
             try:
                 journal = self._writable_journal()
                 resolved, next_id = self._resolve(changes)
-                valid = [change for change in resolved if not isinstance(change, BridgehashError)]
+                valid = [each.change for each in resolved if isinstance(each, _Resolved)]
                 if valid:
                     journal.append(map(as_record, valid))
             except BridgehashError as error:
@@ -202,13 +214,13 @@ class IndexStore:
             self._next_id = next_id
             self.version += 1
             try:
-                results = [self._apply(*pair) for pair in zip(changes, resolved, strict=True)]
+                self.index.apply(valid)
             except BaseException:
                 self._broken = f"{self.path.name}: a change is on disk but not in memory; restart"
                 raise
             if journal.size > self._merge_at:
                 self._merge(journal)
-            return results
+            return [each.result() if isinstance(each, _Resolved) else each for each in resolved]
 
     def close(self) -> None:
         """Merge the journal into the index file and release both."""
@@ -277,58 +289,72 @@ class IndexStore:
 
     def _resolve(
         self, changes: Sequence[Add | Upsert | Remove]
-    ) -> tuple[list[Batch | Remove | BridgehashError], int]:
+    ) -> tuple[list[_Resolved | BridgehashError], int]:
         """Check changes and choose automatic ids; also return the next automatic id.
 
         An `Add` becomes a batch, or an error if an id exists after the changes before it.
         """
-        resolved: list[Batch | Remove | BridgehashError] = []
-        changed: dict[int, bool] = {}  # whether an id exists after the changes before
-        next_id = self._next_id
+        resolved: list[_Resolved | BridgehashError] = []
+        changed: dict[int | str, bool] = {}  # whether an id exists after the changes before
+        next_id, kind = self._next_id, self.index.id_kind
         for change in changes:
             try:
-                checked = self._check(change, changed, next_id)
+                checked = self._check(change, changed, next_id, kind)
+                existing = self._existing(checked.ids, changed)
+                if isinstance(change, Add) and existing:
+                    raise id_exists(existing[0])
             except BridgehashError as error:
                 resolved.append(error)
                 continue
-            resolved.append(checked)
+            given = checked.ids if change.ids is None else parse_ids(change.ids)
+            resolved.append(_Resolved(checked, given, len(existing)))
             inserts = isinstance(checked, Batch)
             changed.update(dict.fromkeys(checked.ids.tolist(), inserts))
             if inserts and len(checked.ids):
-                next_id = max(next_id, int(checked.ids[-1]) + 1)
+                kind = kind_of(checked.ids)
+                if kind == "numbers":
+                    next_id = max(next_id, int(checked.ids[-1]) + 1)
         return resolved, next_id
 
     def _check(
-        self, change: Add | Upsert | Remove, changed: Mapping[int, bool], next_id: int
+        self,
+        change: Add | Upsert | Remove,
+        changed: Mapping[int | str, bool],
+        next_id: int,
+        kind: IdKind | None,
     ) -> Batch | Remove:
         if isinstance(change, Remove):
-            return Remove(np.unique(change.ids))
-        tags = None if change.tags is None else as_texts(change.tags)
-        batch = checked_batch(change.codes, change.ids, tags, self.index.n_bits, next_id)
-        if change.ids is None:
-            if next_id + len(batch.ids) - 1 > MAX_ID:
-                new = [item for item, exists in changed.items() if exists]
-                taken = np.union1d(self.index.ids, np.array(new, np.int64))
-                batch = batch._replace(ids=free_ids(taken, len(batch.ids)))
-        elif isinstance(change, Add):
-            pairs = zip(batch.ids.tolist(), self.index.contains(batch.ids).tolist(), strict=True)
-            for item, exists in pairs:
-                if changed.get(item, exists):
-                    raise id_exists(item)
+            known = change.ids if kind else change.ids[:0]  # an index without a kind is empty
+            return Remove(np.unique(check_kind(known, kind)))
+        codes, ids, tags, domain = change
+        n_bits = self.index.n_bits
+        batch = checked_batch(codes, ids, tags, domain, n_bits, kind=kind, first_id=next_id)
+        if ids is None and next_id + len(batch.ids) - 1 > MAX_ID:
+            new = [item for item, exists in changed.items() if exists]
+            taken = np.union1d(self.index.ids, np.array(new, np.int64))
+            batch = batch._replace(ids=free_ids(taken, len(batch.ids)))
         return batch
 
-    def _apply(
-        self, given: Add | Upsert | Remove, change: Batch | Remove | BridgehashError
-    ) -> ChangeResult | BridgehashError:
-        if isinstance(change, BridgehashError):
-            return change
-        if isinstance(change, Remove):
-            return ChangeResult(change.ids, n_removed=self.index.remove(change.ids))
-        before = len(self.index)
-        self.index.upsert(change.codes, change.ids, tags=change.tags)
-        n_added = len(self.index) - before
-        ids = change.ids if given.ids is None else whole_ids(given.ids)  # not sorted
-        return ChangeResult(ids, n_added, len(ids) - n_added)
+    def _existing(self, ids: Ids, changed: Mapping[int | str, bool]) -> list[int | str]:
+        """Return those of the ids that exist after the changes before, increasing."""
+        exists = self.index.contains(ids)
+        if not changed:
+            return list(ids[exists].tolist())
+        pairs = zip(ids.tolist(), exists.tolist(), strict=True)
+        return [item for item, known in pairs if changed.get(item, known)]
+
+
+class _Resolved(NamedTuple):
+    """A change that was checked, the ids in the order they were given, and how many existed."""
+
+    change: Batch | Remove
+    ids: Ids
+    n_existing: int
+
+    def result(self) -> ChangeResult:
+        if isinstance(self.change, Remove):
+            return ChangeResult(self.change.ids, n_removed=self.n_existing)
+        return ChangeResult(self.ids, len(self.ids) - self.n_existing, self.n_existing)
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Which model and domain the codes of an index come from.
 
-An index stores a digest of the model file and the domain in `about`. Codes of another model or
-domain are refused.
+An index stores a digest of the model file in `about`. Codes of another model are refused.
 """
 
 from __future__ import annotations
@@ -50,14 +49,4 @@ def check_same_model(
     if "model" in index and "model" in about and index["model"] != about["model"]:
         raise InputError(
             f"holds codes of another model than {model}; use the model it was built with", name
-        )
-
-
-def check_same_domain(index: Mapping[str, str], about: Mapping[str, str], name: str) -> None:
-    """Refuse codes of the other domain: an index holds one domain, queries come from any."""
-    known, given = index.get("domain"), about.get("domain")
-    if known and given and known != given:
-        raise InputError(
-            f"holds codes of the {known} domain, not of the {given} domain; build a separate index",
-            name,
         )

@@ -31,7 +31,10 @@ def is_quick(body: bytes) -> bool:
 
 
 def parse_json(body: bytes, schema: type[S]) -> S:
-    """Parse a JSON body; `features`, `codes` and `ids` become arrays. An error names the field."""
+    """Parse a JSON body; `features`, `codes` and number `ids` become arrays.
+
+    An error names the field.
+    """
     try:
         form = schema.model_validate_json(body)
     except ValidationError as error:
@@ -86,5 +89,8 @@ def _as_bytes(codes: list[str]) -> NDArray[np.uint8]:
     return np.frombuffer(bytes.fromhex("".join(codes)), np.uint8).reshape(-1, digits // 2)
 
 
-def _as_ids(ids: list[int]) -> NDArray[np.int64]:
-    return np.array(ids, dtype=np.int64)
+def _as_ids(ids: list[Any]) -> NDArray[np.int64] | list[str]:
+    kinds = {type(each) for each in ids}
+    if len(kinds) > 1:
+        raise RequestError(422, "numbers and texts; send ids of one kind", "ids")
+    return ids if str in kinds else np.array(ids, dtype=np.int64)

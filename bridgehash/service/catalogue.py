@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from .._core.errors import BridgehashError, IdExistsError, InputError, JournalError
 from ..codes import n_bytes
 from ..index import HammingIndex, IndexStore
-from ..index.batch import Ids
+from ..index.attributes import Attributes, ItemFilter
 from ..index.changes import Add, ChangeResult, Remove, Upsert
+from ..index.ids import Ids, no_ids
 from ..metrics import (
     distance_histogram,
     mean_average_precision,
@@ -30,7 +31,7 @@ from ..metrics import (
 from ..models import persistence
 from ..models.base import BaseTransferHasher
 from ..models.encoder import LinearEncoder
-from ..models.provenance import check_same_domain, check_same_model, encoder_of, origin
+from ..models.provenance import check_same_model, encoder_of, origin
 from .errors import RequestError, invalid, overloaded
 from .images import ImageReader, find_images
 from .settings import ServiceSettings
@@ -48,7 +49,7 @@ class CatalogueDomain:
 
     encoder: LinearEncoder
     store: IndexStore | None = None
-    images: Mapping[int, Path] = field(default_factory=dict)
+    images: Mapping[int | str, Path] = field(default_factory=dict)
     reader: ImageReader | None = None  # turns uploaded images into features
 
 
@@ -56,20 +57,20 @@ class SearchQuery(NamedTuple):
     """Queries of one request."""
 
     kind: str  # "features", "codes" (checked) or "ids"
-    rows: NDArray[Any]
+    rows: Any  # an array, or a list of text ids
     domain: str
     k: int
-    tag: str | None = None
+    filter: ItemFilter | None = None
 
 
 class SearchResult(NamedTuple):
-    """Codes of the queries and their nearest items, in order; id -1 if there are fewer than k."""
+    """Codes of the queries and their nearest items, in order; no id if there are fewer than k."""
 
     queries: NDArray[np.uint8]  # (n, bytes)
     ids: Ids  # (n, k)
     distances: NDArray[np.int32]
     codes: NDArray[np.uint8]  # (n, k, bytes)
-    tags: NDArray[Any]  # (n, k), text
+    attributes: NDArray[Any]  # (n, k), of `Attributes`
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,10 @@ class Catalogue:
             raise RequestError(422, f"this model has no domain {name!r}; use {known}", "domain")
         return name, self.domains[name]
 
+    def name_of(self, domain: str) -> str | None:
+        """Return the domain to store with items; None for a one-domain model."""
+        return _given(domain)
+
     def items(self, domain: str | None) -> tuple[str, HammingIndex]:
         """Return the name of a domain and a snapshot of its items."""
         name, chosen = self.domain(domain, self.index_domain)
@@ -114,28 +119,32 @@ class Catalogue:
                 raise invalid(error, "features") from error
 
     def search(self, queries: Sequence[SearchQuery]) -> list[SearchResult | Exception]:
-        """Answer several requests, with one pass over the codes per tag."""
+        """Answer several requests, with one pass over the codes per filter."""
         results: list[SearchResult | Exception] = []
-        batches: dict[str | None, list[tuple[int, NDArray[np.uint8]]]] = {}
+        batches: dict[ItemFilter | None, list[tuple[int, NDArray[np.uint8]]]] = {}
         for i, codes in enumerate(self._codes_of(queries)):
             if isinstance(codes, Exception):
                 results.append(codes)
             else:
-                batches.setdefault(queries[i].tag, []).append((i, codes))
+                batches.setdefault(queries[i].filter, []).append((i, codes))
                 results.append(RuntimeError("not searched"))
         index = self.store.index.snapshot()
-        for tag, batch in batches.items():
+        for wanted, batch in batches.items():
             k = max(queries[i].k for i, _ in batch)
-            distances, ids = index.search(np.concatenate([codes for _, codes in batch]), k, tag=tag)
-            exists = ids >= 0
-            found_codes, found_tags = index.get(ids[exists])
-            codes = np.zeros((*ids.shape, found_codes.shape[1]), np.uint8)
-            tags = np.full(ids.shape, "", dtype=object)
-            codes[exists], tags[exists] = found_codes, found_tags
+            asked = np.concatenate([codes for _, codes in batch])
+            distances, rows = index.search_rows(asked, k, wanted)
+            exists = rows >= 0
+            found_ids, found = index.at(rows[exists])
+            ids = no_ids(len(asked), k, index.id_kind)
+            codes = np.zeros((*rows.shape, found.codes.shape[1]), np.uint8)
+            attributes = np.full(rows.shape, None, dtype=object)
+            pairs = map(Attributes, found.domains, found.tags)
+            ids[exists], codes[exists] = found_ids, found.codes
+            attributes[exists] = np.fromiter(pairs, object, len(found_ids))
             start = 0
             for i, own in batch:
                 at = slice(start, start + len(own)), slice(queries[i].k)
-                results[i] = SearchResult(own, ids[at], distances[at], codes[at], tags[at])
+                results[i] = SearchResult(own, ids[at], distances[at], codes[at], attributes[at])
                 start += len(own)
         return results
 
@@ -155,8 +164,9 @@ class Catalogue:
             groups.setdefault((alike or i,), []).append(i)
         for group in groups.values():
             rows = [queries[i].rows for i in group]
+            joined = rows[0] if len(rows) == 1 else np.concatenate(rows)
             try:
-                together = self._as_codes(queries[group[0]]._replace(rows=np.concatenate(rows)))
+                together = self._as_codes(queries[group[0]]._replace(rows=joined))
                 ends = np.cumsum([len(each) for each in rows])
                 parts: Sequence[Any] = np.split(together, ends[:-1])
             except Exception as error:  # of one of them: the others are encoded alone
@@ -176,6 +186,8 @@ class Catalogue:
             return self.items(query.domain)[1].get(query.rows)[0]
         except KeyError as error:
             raise RequestError(404, f"no item {error.args[0]}", "ids") from error
+        except InputError as error:
+            raise invalid(error, "ids") from error
 
 
 def _as_request_error(error: BridgehashError) -> RequestError:
@@ -192,7 +204,7 @@ def _as_request_error(error: BridgehashError) -> RequestError:
 
 
 def measure_scores(catalogue: Catalogue) -> dict[str, Any]:
-    """Score the loaded items, with tags as classes.
+    """Score the loaded items; those with equal tags are of one class.
 
     The queries are those of the query domain, or items of the index if none are loaded.
     """
@@ -203,8 +215,8 @@ def measure_scores(catalogue: Catalogue) -> dict[str, Any]:
     n_queries = max(1, min(_MAX_QUERIES, _MAX_PAIRS // max(n_items, 1)))
     queries, query_tags = _sample(catalogue.items(query_domain)[1], n_queries)
     items, item_tags = _sample(catalogue.items(catalogue.index_domain)[1], n_items)
-    classes = sorted({*query_tags, *item_tags} - {""})
-    number = {"": -1, **{tag: i for i, tag in enumerate(classes)}}
+    classes = sorted({*query_tags, *item_tags} - {()})
+    number = {(): -1, **{tags: i for i, tags in enumerate(classes)}}
     y_query, y_item = ([number[tag] for tag in tags] for tags in (query_tags, item_tags))
     if len(classes) < 2 or not set(y_query) & set(y_item) - {-1}:
         raise RequestError(404, "no scores: items and queries need at least two different tags")
@@ -223,12 +235,13 @@ def measure_scores(catalogue: Catalogue) -> dict[str, Any]:
     }
 
 
-def _sample(index: HammingIndex, n: int) -> tuple[NDArray[np.uint8], list[str]]:
+def _sample(index: HammingIndex, n: int) -> tuple[NDArray[np.uint8], list[tuple[str, ...]]]:
     """Return codes and tags of at most n items, evenly spaced."""
-    ids, total = index.page(0, len(index))
+    total = len(index)
     if total == 0:
         raise RequestError(404, "no scores: no items are loaded")
-    return index.get(ids[np.linspace(0, total - 1, min(total, n)).astype(int)])
+    _, items = index.at(np.linspace(0, total - 1, min(total, n)).astype(int))
+    return items.codes, items.tags
 
 
 @dataclass(frozen=True)
@@ -299,14 +312,15 @@ def _open(
         _check_fits(store, files.model, index_domain, encoders[index_domain])
         reader = _find_reader(files, encoders[query_domain], readers)
         queries = _open_queries(files, query_domain, encoders[query_domain])
-        query_images = find_images(files.query_images)
+        kind = None if queries is None else queries.index.id_kind
+        query_images = find_images(files.query_images, kind)
         domains = {
             query_domain: CatalogueDomain(encoders[query_domain], queries, query_images, reader)
         }
         domains[index_domain] = CatalogueDomain(
             encoders[index_domain],
             store,
-            find_images(files.images),
+            find_images(files.images, store.index.id_kind),
             reader if index_domain == query_domain else None,
         )
         inner = getattr(model, "hasher", None)
@@ -334,13 +348,19 @@ def _find_domains(model: Any, store: IndexStore, files: Files) -> tuple[str, str
                 str(files.queries),
             )
         return _ANY, _ANY
-    domain = store.index.about.get("domain")
+    domain = _own_domain(store.index)
     if domain not in _OTHER:
         raise InputError(
             "does not state the domain of its codes; build it with --model and --domain",
             str(files.index),
         )
     return domain, _OTHER[domain]
+
+
+def _own_domain(index: HammingIndex) -> str:
+    """Return the domain that an index was built for, or else that of most of its items."""
+    counts = {name: n for name, n in index.domains.items() if name}
+    return index.about.get("domain") or max(counts, key=counts.__getitem__, default="")
 
 
 def _open_queries(files: Files, domain: str, encoder: LinearEncoder) -> IndexStore | None:
@@ -358,7 +378,9 @@ def _check_fits(store: IndexStore, model: Path, domain: str, encoder: LinearEnco
     """Check that the codes of an index come from this model."""
     about, name = origin(model, _given(domain)), str(store.path)
     check_same_model(store.index.about, about, name, model)
-    check_same_domain(store.index.about, about, name)
+    own = _own_domain(store.index)
+    if own and _given(domain) and own != domain:
+        raise InputError(f"holds codes of the {own} domain, not of the {domain} domain", name)
     if store.index.n_bits != encoder.n_bits:
         raise InputError(
             f"has codes of {store.index.n_bits} bits, but {model} makes codes of {encoder.n_bits}",

@@ -30,8 +30,6 @@ JOB = struct.Struct("<II")  # length of the JSON object, length of the data
 RESULT = struct.Struct("<I")  # length of the JSON object
 CPU_SECONDS = 10  # per job
 _NICENESS = 10  # searches go first
-_SCALARS = ("domain", "k", "tag", "tags")
-_ARRAYS = ("features", "codes", "ids")
 
 
 def main() -> None:
@@ -55,12 +53,10 @@ def _result(job: dict[str, Any], data: bytes) -> tuple[dict[str, Any], list[NDAr
         if job["kind"] == "image":
             return {}, [decode(data, job["backbone"], job["pixels"])]
         form = parse_json(data, getattr(schemas, job["schema"]))
-        given: dict[str, Any] = {name: getattr(form, name, None) for name in (*_SCALARS, *_ARRAYS)}
-        arrays = [name for name in _ARRAYS if given[name] is not None]
-        return (
-            {"form": {name: given[name] for name in _SCALARS}, "names": arrays},
-            [given[name] for name in arrays],
-        )
+        given = {name: getattr(form, name) for name in type(form).model_fields}
+        arrays = {name: each for name, each in given.items() if isinstance(each, np.ndarray)}
+        plain = {name: each for name, each in given.items() if name not in arrays}
+        return {"form": plain, "names": list(arrays)}, list(arrays.values())
     except RequestError as error:
         return {"error": [error.status, error.problem, error.field]}, []
     except MemoryError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from .._core.errors import InputError
 from ..features.backbones import ExtractSettings, Features, find_backbone
 from ..features.folder import list_images, pillow, upright, why_unreadable
+from ..index.ids import IdKind
 from .errors import RequestError
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
@@ -67,11 +68,12 @@ def decode(data: bytes, backbone: str, max_pixels: int) -> NDArray[np.uint8]:
             raise RequestError(422, f"cannot be read ({reason})", "image") from error
 
 
-def find_images(folder: Path | None) -> Mapping[int, Path]:
+def find_images(folder: Path | None, kind: IdKind | None = None) -> Mapping[int | str, Path]:
     """Return the images of a folder by item id.
 
-    If all file names are numbers, `17.png` belongs to item 17. Otherwise the first image in sorted
-    order, at any depth, belongs to item 0: the same order as the rows of `bridgehash extract`.
+    If ids are text, `SKU-17.png` belongs to item SKU-17. If they are numbers and all file names
+    are, `17.png` belongs to item 17. Otherwise the first image in sorted order, at any depth,
+    belongs to item 0: the same order as the rows of `bridgehash extract`.
     """
     if folder is None:
         return {}
@@ -79,11 +81,12 @@ def find_images(folder: Path | None) -> Mapping[int, Path]:
     stems = [path.stem for path in paths]
     by_number = all(stem.isascii() and stem.isdigit() for stem in stems)
     numbers = [int(stem) for stem in stems] if by_number else range(len(paths))
-    images: dict[int, Path] = {}
-    for number, path in zip(numbers, paths, strict=True):
-        if number in images:
+    images: dict[int | str, Path] = {}
+    items: Sequence[int | str] = stems if kind == "text" else numbers
+    for item, path in zip(items, paths, strict=True):
+        if item in images:
             raise InputError(
-                f"item {number} has another image, {images[number].name}; remove one", str(path)
+                f"item {item} has another image, {images[item].name}; remove one", str(path)
             )
-        images[number] = path
-    return {number: path for number, path in images.items() if path.suffix.lower() in MEDIA_TYPES}
+        images[item] = path
+    return {item: path for item, path in images.items() if path.suffix.lower() in MEDIA_TYPES}

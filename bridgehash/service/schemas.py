@@ -2,16 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
-from ..index.batch import MAX_ID
+from ..index.attributes import Match
+from ..index.ids import MAX_CHARACTERS, MAX_ID, TEXT_RULE
 from .settings import Limits
 
 DomainName = Literal["source", "target", "any"]
 ArrayContent = Literal["features", "codes"]
-Id = Annotated[int, Field(ge=0, le=MAX_ID)]
+MAX_TAG = 200  # characters
+MAX_TAGS = 64  # of an item, or of a filter
+
+
+def _check_id(value: Any) -> int | str:
+    # `bodies` checks that all ids of a request are of one kind.
+    if type(value) is int and 0 <= value <= MAX_ID:
+        return value
+    if type(value) is str and 0 < len(value) <= MAX_CHARACTERS and "\0" not in value:
+        return value
+    rule = f"number ids are whole and from 0 to 2**53 - 1; {TEXT_RULE}"
+    raise PydanticCustomError("id", "not an id: {rule}", {"rule": rule})
+
+
+def _check_tags(value: Any) -> list[str]:
+    tags = [value] if type(value) is str else value
+    if (
+        type(tags) is list
+        and 0 < len(tags) <= MAX_TAGS
+        and all(type(tag) is str and len(tag) <= MAX_TAG for tag in tags)
+    ):
+        return tags
+    rule = f"send a text of up to {MAX_TAG} characters, or a list of 1 to {MAX_TAGS} texts"
+    raise PydanticCustomError("tags", "not a tag: {rule}", {"rule": rule})
+
+
+_number = {"type": "integer", "minimum": 0, "maximum": MAX_ID}
+_text_id = {"type": "string", "minLength": 1, "maxLength": MAX_CHARACTERS}
+_text_id["pattern"] = "^[^\\u0000\\ud800-\\udfff]+$"
+_tag = {"type": "string", "maxLength": MAX_TAG}
+_tags = {"type": "array", "items": _tag, "minItems": 1, "maxItems": MAX_TAGS}
+
+# Validators of our own: errors of a union would name its branches.
+Id = Annotated[Any, PlainValidator(_check_id), WithJsonSchema({"anyOf": [_number, _text_id]})]
+Tags = Annotated[Any, PlainValidator(_check_tags), WithJsonSchema({"anyOf": [_tag, _tags]})]
 Hex = Annotated[str, Field(pattern="^([0-9a-fA-F]{2})+$", max_length=1024)]
 # A list ends at its first error and at its greatest length: a hostile body costs no more.
 Row = Annotated[list[float], Field(max_length=Limits.features, fail_fast=True)]
@@ -23,8 +59,8 @@ Codes = Annotated[list[Hex], _rows]
 QueryCodes = Annotated[list[Hex], _queries]
 IdList = Annotated[list[Id], _rows]
 QueryIds = Annotated[list[Id], _queries]
-Tag = Annotated[str, Field(max_length=200)]
-TagList = Annotated[list[Tag], Field(max_length=Limits.rows, fail_fast=True)]
+TagList = Annotated[list[Tags], Field(max_length=Limits.rows, fail_fast=True)]
+ItemDomain = Annotated[str, Field(max_length=MAX_TAG)]
 
 
 class RequestSchema(BaseModel):
@@ -50,7 +86,9 @@ class SearchRequest(RequestSchema):
         None, description="Default: the domain of the queries; of the index for ids."
     )
     k: int = Field(10, ge=1, le=Limits.k, description="Number of items per query.")
-    tag: Tag | None = Field(None, description="Search within items of this tag.")
+    tags: Tags | None = Field(None, description="Search within items of these tags.")
+    match: Match = Field("any", description="Items must have any of the tags, or all.")
+    in_domain: ItemDomain | None = Field(None, description="Search within items of this domain.")
 
 
 class AddRequest(RequestSchema):
@@ -58,8 +96,11 @@ class AddRequest(RequestSchema):
 
     features: Rows | None = None
     codes: Codes | None = None
-    ids: IdList | None = Field(None, description="Default: the next free ids.")
-    tags: TagList | None = None
+    ids: IdList | None = Field(None, description="Default: the next free numbers.")
+    tags: TagList | None = Field(None, description="One text or list of texts per item.")
+    domain: DomainName | None = Field(
+        None, description="Of all items of this request. Default: the domain of the index."
+    )
 
 
 class UpsertRequest(AddRequest):
@@ -86,8 +127,9 @@ class EncodeResponse(BaseModel):
 class Item(BaseModel):
     """An item of a catalogue."""
 
-    id: int
-    tag: str
+    id: int | str
+    tags: list[str]
+    domain: str
     code: str
     image: str | None
 
@@ -117,7 +159,7 @@ class SearchResponse(BaseModel):
 class ChangeResponse(BaseModel):
     """Items that were added or replaced; they are on disk."""
 
-    ids: list[int]
+    ids: list[int | str]
     added: int
     replaced: int
     total: int
@@ -159,6 +201,8 @@ class CatalogueInfo(BaseModel):
     index_domain: str
     query_domain: str
     domains: dict[str, DomainInfo]
+    ids: Literal["numbers", "text"] | None
+    items_per_domain: dict[str, int]
     writable: bool
 
 
@@ -170,7 +214,7 @@ class CatalogueList(BaseModel):
 
 
 class CatalogueScores(BaseModel):
-    """How often queries find items with their own tag."""
+    """How often queries find items with their own tags."""
 
     catalogue: str
     query_domain: str

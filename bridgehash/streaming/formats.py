@@ -15,6 +15,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from .._core.arrow import arrow as arrow
 from .._core.errors import InputError, unknown
 
 Want = tuple[int, str, str]  # number of dimensions, allowed kinds, the rule for messages
@@ -129,16 +130,6 @@ class Column(Field):
 
     columns: tuple[str, ...]
     convert: Callable[[Any, int], NDArray[Any]]  # (table, number of its first row) to an array
-
-
-def arrow() -> Any:
-    """Import pyarrow with its Parquet modules."""
-    try:
-        import pyarrow.compute
-        import pyarrow.parquet
-    except ImportError as error:
-        raise InputError("Parquet needs pyarrow; pip install 'bridgehash[parquet]'") from error
-    return pyarrow
 
 
 def parquet_columns(schema: Any) -> list[Column]:

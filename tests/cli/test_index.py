@@ -142,8 +142,94 @@ def test_add_refuses_known_ids_upsert_replaces_remove_removes(built: Run) -> Non
 
 def test_info_tells_what_is_there(built: Run) -> None:
     record = json.loads(built("index info new.bhi --json").out)
-    assert (record["codes"], record["n_bits"], record["domain"]) == (60, 12, "source")
+    assert (record["codes"], record["n_bits"], record["ids"]) == (60, 12, "numbers")
+    assert record["domains"] == {"source": 60}
     assert len(record["model"]) == 64
+    assert built("index add new.bhi target.npy --model model.bh --domain target").code == 0
+    assert "source 60, target 50" in built("index info new.bhi").out
+
+
+def test_a_search_within_a_domain_finds_its_codes_only(built: Run) -> None:
+    assert built("index add new.bhi target.npy --model model.bh --domain target").code == 0
+    for domain, low, high in (("source", 0, 60), ("target", 60, 110)):
+        found = json.loads(built(f"{SEARCH} -k 200 --in-domain {domain} --json").out)
+        assert {i for record in found for i in record["ids"]} == set(range(low, high))
+    ended = built(f"{SEARCH} --tag x --in-domain word --json")
+    assert ended.err == "note: no code of new.bhi has the tag 'x' and is of the domain 'word'\n"
+
+
+def test_packed_codes_may_name_their_domain(run: Run) -> None:
+    np.save("codes.npy", np.zeros((3, 2), np.uint8))
+    assert run("index build codes.npy --domain photo --out plain.bhi").code == 0
+    assert run("index add plain.bhi codes.npy --domain sketch").code == 0
+    assert HammingIndex.load("plain.bhi").domains == {"photo": 3, "sketch": 3}
+
+
+def test_several_tags_are_matched(run: Run) -> None:
+    np.save("colours.npy", np.array(["red", "blue"])[np.arange(60) % 2])
+    line = BUILD + " --tags labels.npz:source --tags colours.npy"
+    assert run(line).code == 0
+    index = HammingIndex.load("new.bhi")
+    assert index.get([0]).tags == [tuple(sorted([str(np.load("labels.npz")["source"][0]), "red"]))]
+    for options, filters in (
+        ("--tag bee --tag red", {"tags": ["bee", "red"]}),
+        ("--tag bee --tag red --match all", {"tags": ["bee", "red"], "match": "all"}),
+    ):
+        found = json.loads(run(f"{SEARCH} -k 60 {options} --json").out)
+        assert sorted(found[0]["ids"]) == index.page(0, 60, **filters)[0].tolist()
+
+
+def test_text_ids_from_every_format(run: Run) -> None:
+    names = [f"{i:03d}" for i in range(60)]  # as numbers they would lose their zeros
+    np.save("ids.npy", np.array(names))
+    Path("ids.csv").write_text("sku\n" + "\n".join(names))
+    pa = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(pa.table({"sku": names}), "ids.parquet")
+    for spec in ("ids.npy", "ids.csv", "ids.csv:sku", "ids.parquet:sku"):
+        assert run(f"{BUILD} --ids {spec} --replace").code == 0
+        assert HammingIndex.load("new.bhi").ids.tolist() == names
+    Path("gone.csv").write_text("sku\n007\n012\n999\n")
+    assert "2 codes" in run("index remove new.bhi --ids gone.csv").out
+    more = "index upsert new.bhi target.npy --model model.bh --domain target"
+    np.save("more.npy", np.array([f"SKU-{i}" for i in range(50)]))
+    assert run(f"{more} --ids more.npy").code == 0
+    index = HammingIndex.load("new.bhi")
+    assert (len(index), index.domains) == (108, {"source": 58, "target": 50})
+    distances, ids = index.search(load("model.bh").encode(np.load("target.npy"), "target"), 3)
+    found = json.loads(run(SEARCH + " -k 3 --json").out)
+    assert [record["ids"] for record in found] == ids.tolist()
+    assert run(SEARCH + " -k 3").out.splitlines()[1].split()[1] == f"{ids[0, 0]}:{distances[0, 0]}"
+    for name in ("found.npz", "found.json", "found.parquet"):
+        assert run(f"{SEARCH} -k 3 --out {name}").code == 0
+    assert np.load("found.npz")["ids"].tolist() == ids.tolist()
+    table = pytest.importorskip("pyarrow.parquet").read_table("found.parquet")
+    assert table["id"].to_pylist() == ids.ravel().tolist()
+    none = run(f"{SEARCH} -k 3 --in-domain none --out none.npz")
+    assert (none.code, np.load("none.npz")["ids"].tolist()[0]) == (0, ["", "", ""])
+
+
+def test_an_exported_index_is_built_again(run: Run) -> None:
+    pytest.importorskip("pyarrow")
+    np.save("ids.npy", np.array([f"SKU-{i}" for i in range(60)]))
+    assert run(BUILD + " --ids ids.npy --tags labels.npz:source").code == 0
+    ended = run("index export new.bhi new.parquet")
+    assert ended.code == 0, ended.err
+    assert run("index build new.parquet --out copy.bhi").code == 0
+    index, copy = HammingIndex.load("new.bhi"), HammingIndex.load("copy.bhi")
+    assert (copy.about, copy.n_bits, copy.domains) == (index.about, 12, {"source": 60})
+    assert copy.ids.tolist() == index.ids.tolist()
+    np.testing.assert_array_equal(copy.get(copy.ids).codes, index.get(index.ids).codes)
+    assert copy.get(copy.ids).tags == index.get(index.ids).tags
+    assert run(SEARCH + " --json").out == run(SEARCH.replace("new", "copy") + " --json").out
+    line = "index build new.parquet --domain photo --tags labels.npz:source --out named.bhi"
+    assert run(line).code == 0
+    assert HammingIndex.load("named.bhi").domains == {"photo": 60}
+    np.save("gone.npy", np.array(["SKU-3", "SKU-4"]))
+    assert run("index remove copy.bhi --ids gone.npy").code == 0
+    assert run("index upsert copy.bhi new.parquet").code == 0
+    copy = HammingIndex.load("copy.bhi")
+    np.testing.assert_array_equal(copy.get(copy.ids).codes, index.get(index.ids).codes)
+    assert run("index add copy.bhi new.parquet").code == 2
 
 
 def test_what_does_not_fit_is_refused(built: Run, refused: Refused) -> None:
@@ -152,7 +238,7 @@ def test_what_does_not_fit_is_refused(built: Run, refused: Refused) -> None:
     assert built(other).code == 0
     for line, reason in [
         ("search new.bhi target.npy --model other.bh --domain target", "another model"),
-        ("index add new.bhi target.npy --model model.bh --domain target", "the source domain"),
+        ("index add new.bhi target.npy --model model.bh --domain photo", "unknown domain 'photo'"),
         ("index add new.bhi source.npy --model other.bh --domain source", "another model"),
         ("search new.bhi target.npy --model model.bh", "--domain source or"),
         ("search new.bhi target.npy --domain target", "--domain: needs --model"),
@@ -166,7 +252,7 @@ def test_what_does_not_fit_is_refused(built: Run, refused: Refused) -> None:
         ("index build source.npy --model model.bh --domain source --out x.npy", "must end in .bhi"),
         (
             "index upsert new.bhi source.npy --model model.bh --domain source",
-            "Missing option '--ids'",
+            "--ids: is needed",
         ),
         ("index add new.bhi codes.npy --replace", "No such option"),
         (BUILD, "new.bhi: exists already; use --replace"),
@@ -174,7 +260,14 @@ def test_what_does_not_fit_is_refused(built: Run, refused: Refused) -> None:
             BUILD.replace("new", "other") + " --search approximate",
             "--search: approximate needs --engine",
         ),
-        ("index remove new.bhi --ids labels.npz:source", "whole numbers"),
+        ("index remove new.bhi --ids labels.npz:source", "ids of this index are whole numbers"),
+        (
+            "index add new.bhi source.npy --model model.bh --domain source --ids labels.npz:source",
+            "ids",
+        ),
+        ("search new.bhi codes.npy --match both", "--match"),
+        ("index export new.bhi codes.npy", "must end in .parquet"),
+        ("index export lost.bhi codes.parquet", "lost.bhi"),
         (BUILD + " --bits 16 --replace", "makes codes of 12 bits, not 16"),
     ]:
         assert reason in refused(line)

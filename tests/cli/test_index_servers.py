@@ -128,7 +128,6 @@ def test_what_does_not_fit_is_refused(
     for line, reason in [
         ("search {table} target.npy --model other.bh --domain target", "another model"),
         ("index add {table} source.npy --model other.bh --domain source", "another model"),
-        ("index add {table} target.npy " + TARGET, "the source domain"),
         ("index add {table} codes.npy", "12 bits"),
         ("search {table} codes.npy", "12 bits"),
         (

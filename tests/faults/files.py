@@ -31,13 +31,17 @@ def flipped(data: bytes, rng: np.random.Generator, at: int | None = None) -> byt
     return bytes(damaged)
 
 
-def sample_index(rng: np.random.Generator, n: int = 30, n_bits: int = 12) -> HammingIndex:
-    """Return an index with tags and gaps between its ids."""
+def sample_index(
+    rng: np.random.Generator, n: int = 30, n_bits: int = 12, *, text: bool = False
+) -> HammingIndex:
+    """Return an index with tags, domains, and gaps between its ids."""
     codes = rng.integers(0, 256, (n, -(-n_bits // 8)), dtype=np.uint8)
     codes[:, -1] &= 0xFF << (-n_bits % 8) & 0xFF
     ids = np.sort(rng.permutation(10 * n)[:n])
-    tags = np.array(["", "ant", "bee", "Ünï"], object)[rng.integers(0, 4, n)]
-    index = HammingIndex(n_bits).add(codes, ids, tags=tags)
+    tags = [["", "ant", ["bee", "ant"], "Ünï"][i] for i in rng.integers(0, 4, n)]
+    domains = [["", "photo", "sketch"][i] for i in rng.integers(0, 3, n)]
+    names = [f"é{i}" for i in ids.tolist()] if text else ids
+    index = HammingIndex(n_bits).add(codes, names, tags=tags, domain=domains)
     index.about = {"model": "m", "domain": "source"}
     return index
 

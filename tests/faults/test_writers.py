@@ -15,6 +15,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +33,11 @@ def code_of(item: int) -> np.ndarray:
     return np.array([[(item * 37) % 256, (item * 11) % 16 << 4]], np.uint8)
 
 
-CODE = "import sys, numpy as np\n" + inspect.getsource(code_of)
+def sku(item: int) -> str:
+    return f"SKU é{item}"
+
+
+CODE = "import sys, numpy as np\n" + inspect.getsource(code_of) + inspect.getsource(sku)
 # Each prints an id when its code is acknowledged, and goes on until it is killed or has done n.
 STORE = (
     CODE
@@ -46,6 +51,7 @@ for item in range(first, first + n, 3):
             print(i, flush=True)
 """
 )
+TEXT = STORE.replace('[i], tags=[f"tag {i}"]', "[sku(i)], tags=[[f\"tag {i}\"]], domain='photo'")
 SAVE = (
     CODE
     + """
@@ -88,7 +94,11 @@ class ScriptWriter(threading.Thread):
             self.failure = self.process.stderr.read()
 
 
-def check(path: Path, writers: list[ScriptWriter], before: int) -> int:
+def number_of(name: int | str) -> int:
+    return int(str(name).removeprefix("SKU é"))
+
+
+def check(path: Path, writers: list[ScriptWriter], before: int, name_of: Any = int) -> int:
     """Check that all acknowledged codes are there, once and right; return their number."""
     for writer in writers:
         writer.join()
@@ -98,13 +108,14 @@ def check(path: Path, writers: list[ScriptWriter], before: int) -> int:
     with IndexStore.open(path) as store:
         again = store.index
     for index in (index, again):  # noqa: B020
-        ids = set(index.ids.tolist()) - set(range(before))
+        ids = {number_of(name) for name in index.ids.tolist()} - set(range(before))
         assert acknowledged <= ids
         assert ids <= set.union(*(writer.tried for writer in writers))
         assert len(index) == len(ids) + before
-        codes, tags = index.get(sorted(ids))
+        codes, tags, domains = index.get([name_of(i) for i in sorted(ids)])
         np.testing.assert_array_equal(codes, np.vstack([code_of(i) for i in sorted(ids)]))
-        assert tags == [f"tag {i}" for i in sorted(ids)]
+        assert tags == [(f"tag {i}",) for i in sorted(ids)]
+        assert set(domains) == {"photo" if name_of is sku else ""}
     return len(acknowledged)
 
 
@@ -123,18 +134,20 @@ def test_python_writers_that_take_turns_and_are_killed_lose_nothing(tmp_path, n,
     record_property("acknowledged by Python writers", check(path, writers, 500))
 
 
+@pytest.mark.parametrize("name_of", [int, sku], ids=["numbers", "text"])
 @pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.slow)])
-def test_kills_at_random_moments_lose_nothing(tmp_path, rounds, record_property):
+def test_kills_at_random_moments_lose_nothing(tmp_path, rounds, name_of, record_property):
     rng = np.random.default_rng(0)
     path, writers = tmp_path / "a.bhi", []
     HammingIndex(12).save(path)
     for i in range(rounds):
-        writer = ScriptWriter(STORE, path, 1000 * i, 999, kill_after=int(rng.integers(1, 40)))
+        script, kill_after = TEXT if name_of is sku else STORE, int(rng.integers(1, 40))
+        writer = ScriptWriter(script, path, 1000 * i, 999, kill_after)
         writer.join()
         writers.append(writer)
         leftovers = [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
         assert len(leftovers) <= 2
-    record_property("kills and acknowledged changes", (rounds, check(path, writers, 0)))
+    record_property("kills and acknowledged changes", (rounds, check(path, writers, 0, name_of)))
     assert os.listdir(tmp_path) == ["a.bhi"] or os.path.exists(tmp_path / "a.bhi.journal")
 
 

@@ -75,10 +75,23 @@ def test_codes_of_one_tag_are_searched_exactly():
     codes, queries = clustered(rng, 3000, 64), clustered(rng, 20, 64)
     tags = [f"{i % 3}" for i in range(3000)]
     answers = [
-        index.add(codes, tags=tags).search(queries, 7, tag="2")
+        index.add(codes, tags=tags).search(queries, 7, tags="2")
         for index in (approximate(), HammingIndex(64))
     ]
     np.testing.assert_array_equal(answers[0], answers[1])
+
+
+def test_text_ids_are_those_of_the_numbers():
+    rng = np.random.default_rng(4)
+    codes, queries = clustered(rng, 3000, 64), clustered(rng, 20, 64)
+    names = np.array([f"{i:05d}" for i in range(3000)], object)  # in the order of the numbers
+    by_number = approximate().add(codes).search(queries, 7)
+    by_text = approximate().add(codes, names).search(queries, 7)
+    np.testing.assert_array_equal(by_text[0], by_number[0])
+    np.testing.assert_array_equal(by_text[1], names[by_number[1]])
+    D, ids = approximate(recall=0.01).add(codes, names).search(queries, 400)
+    assert (ids[D == 65] == None).all()  # noqa: E711
+    assert (D == 65).any()
 
 
 def test_few_codes_are_searched_completely():

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from bridgehash import ITQ, InputError, ModelFileError, load
 from bridgehash.codes import hamming, pack, unpack
 from bridgehash.index import HammingIndex
+from bridgehash.index.attributes import ItemFilter
 from bridgehash.index.scan import nearest_rows, numpy_nearest_rows
 from bridgehash.index.state import as_words
 
@@ -143,16 +144,27 @@ def test_bad_ids_and_tags_are_refused_and_change_nothing():
     index = HammingIndex(8).add([[9]])
     for codes, ids, message in [
         ([[1]], [1, 2], "2 ids for 1 codes"),
-        ([[1]], [[1]], "a list of whole numbers"),
-        ([[1]], [1.5], "a list of whole numbers"),
+        ([[1]], [[1]], "a list of whole numbers or a list of texts"),
+        ([[1]], [1.5], "a list of whole numbers or a list of texts"),
         ([[1]], [-1], "id -1 is negative"),
         ([[1], [2]], [4, 4], "id 4 is given twice"),
         ([[1]], [0], "id 0 is in the index already; use upsert"),
     ]:
         assert message in refused("ids", lambda: index.add(codes, ids))  # noqa: B023
-    for tags in (["a"], ["a", 3], "ab", [["a"], ["b"]]):
-        message = refused("tags", lambda: index.add([[1], [2]], tags=tags))  # noqa: B023
-        assert "one text per code, 2 in all" in message
+    for tags, message in [
+        (["a"], "1 values; give one text or list per code, 2 in all"),
+        ("ab", "'ab'; give one text or list per code, 2 in all"),
+        (["a", 3], "3 is not allowed; use a text or a list of texts"),
+        ([["a"], ["b", 3]], "['b', 3] is not allowed"),
+        ([["a"], None], "None is not allowed"),
+    ]:
+        assert message in refused("tags", lambda: index.add([[1], [2]], tags=tags))  # noqa: B023
+    for domain, message in [
+        (["photo"], "1 values; give one name per code, 2 in all"),
+        (["photo", 3], "3 is not allowed"),
+        (3, "int values"),
+    ]:
+        assert message in refused("domain", lambda: index.add([[1], [2]], domain=domain))  # noqa: B023
     for work in (index.remove, index.get):
         assert "whole numbers" in refused("ids", lambda: work([0.5]))  # noqa: B023
     assert index.remove([]) == 0
@@ -197,6 +209,10 @@ def test_bad_parameters_are_named():
     for k in (0, 2.5):
         refused("k", lambda: index.search([[1]], k))  # noqa: B023
     refused("radius", lambda: index.within([[1]], -1))
+    assert "rule" in refused("match", lambda: index.search([[1]], tags="a", match="both"))
+    for tags in (3, ["a", 3], []):
+        refused("tags", lambda: index.search([[1]], tags=tags))  # noqa: B023
+    refused("domain", lambda: index.page(0, 5, domain=["photo"]))
     for H in (np.ones((2, 8)), np.ones((1, 7)), np.full((1, 8), np.nan)):
         message = refused("rerank", lambda: index.search([[1]], rerank=H))  # noqa: B023
         assert "shape (1, 8) are needed" in message
@@ -210,50 +226,198 @@ def test_a_tag_restricts_the_search_to_its_codes():
     index.upsert(codes, ids, tags=tags)
     for tag in ("shoe", "hat", ""):
         mine = tags == tag
-        answer = index.search(queries, 9, tag=tag)
+        answer = index.search(queries, 9, tags=tag)
         assert_same(answer, brute(codes[mine], ids[mine], queries, 9))
-        for _, inside in index.within(queries, 16, tag=tag):
+        for _, inside in index.within(queries, 16, tags=tag):
             assert set(inside) == set(ids[mine])
-    assert (index.search(queries, 2, tag="sock")[1] == -1).all()
+    assert (index.search(queries, 2, tags="sock")[1] == -1).all()
     assert len(index.within(queries[:1], 16)[0][1]) == 300
 
 
 def test_a_code_that_is_replaced_without_a_tag_loses_its_tag():
     index = HammingIndex(8).add([[1], [2]], tags=["a", "a"]).upsert([[3]], [0])
-    assert index.search([[0]], 2, tag="a")[1].tolist() == [[1, -1]]
-    assert index.search([[0]], 2, tag="")[1].tolist() == [[0, -1]]
-    assert index.add([[0]]).search([[0]], 1, tag="")[1].tolist() == [[2]]
+    assert index.search([[0]], 2, tags="a")[1].tolist() == [[1, -1]]
+    assert index.search([[0]], 2, tags="")[1].tolist() == [[0, -1]]
+    assert index.add([[0]]).search([[0]], 1, tags="")[1].tolist() == [[2]]
 
 
 def test_an_index_without_tags_has_only_the_empty_one():
     index = HammingIndex(8).add([[1], [2]])
-    assert index.search([[0]], 1, tag="")[1].tolist() == [[0]]
-    assert index.search([[0]], 1, tag="a")[1].tolist() == [[-1]]
+    assert index.search([[0]], 1, tags="")[1].tolist() == [[0]]
+    assert index.search([[0]], 1, tags="a")[1].tolist() == [[-1]]
     assert index.tags == ()
 
 
 def test_tags_are_those_in_use():
     index = HammingIndex(8).add([[1], [2], [3]], tags=["b", "a", ""])
-    assert index.get([1, 2, 0])[1] == ["a", "", "b"]
+    assert index.get([1, 2, 0]).tags == [("a",), (), ("b",)]
     assert sorted(index.tags) == ["a", "b"]
     index.remove([0])
     assert index.tags == ("a",)
 
 
-def test_unknown_tags_are_not_kept_in_memory():
+def test_the_views_of_filters_are_not_larger_than_the_index():
+    index = HammingIndex(8).add(
+        np.zeros((90, 1), np.uint8), tags=[["all", f"{i % 3}"] for i in range(90)]
+    )
+    for tags in ("0", "1", "all", "none", ["0", "1"], "2", "2"):
+        index.search([[0]], 1, tags=tags)
+        kept = [view.n for wanted, view in index._views._views.items() if wanted]
+        assert 0 not in kept
+        assert sum(kept[:-1]) <= 90 - kept[-1]
+    assert [wanted.tags for wanted in index._views._views] == [("0", "1"), ("2",)]
+
+
+def test_a_snapshot_keeps_the_views_of_its_filters_for_the_index():
     index = HammingIndex(8).add([[1], [2]], tags=["a", "b"])
-    for tag in ("a", "c", "d"):
-        index.search([[0]], 1, tag=tag)
-    assert set(index._views[1]) == {"a"}
+    index.snapshot().search([[0]], 1, tags="a")
+    index.snapshot().search([[0]], 1)
+    assert {wanted and wanted.tags for wanted in index._views._views} == {None, ("a",)}
+    view = index._view(index._views, ItemFilter(("a",)))
+    twin = index.snapshot()
+    assert twin._view(twin._views, ItemFilter(("a",))) is view
+    twin.add([[0]], tags=["a"])
+    assert twin.search([[0]], 1, tags="a")[1] == [[2]]
+    assert index.search([[0]], 1, tags="a")[1] == [[0]]
+
+
+def test_several_tags_are_matched_by_any_or_all():
+    rng = np.random.default_rng(0)
+    codes, queries = random_codes(rng, 400, 16), random_codes(rng, 4, 16)
+    tags = [[*rng.permutation(["a", "b", "c"])[: rng.integers(0, 4)]] * 2 for _ in range(400)]
+    index = HammingIndex(16).add(codes, tags=tags)
+    assert index.get([5, 77]).tags == [tuple(sorted(set(tags[i]))) for i in (5, 77)]
+    for wanted in ("a", ["b"], ["c", "a"], ("a", "b", "c", "a"), {"a", "nothing"}, ["", "a"]):
+        asked = {wanted} if isinstance(wanted, str) else set(wanted)
+        for match, holds in (("any", bool), ("all", lambda found, asked=asked: found == asked)):
+            mine = np.array([holds(asked & set(each or [""])) for each in tags])
+            filters = {"tags": wanted, "match": match}
+            D, ids = index.search(queries, 30, **filters)
+            expected = brute(codes[mine], np.flatnonzero(mine), queries, 30)
+            assert_same((D[:, : mine.sum()], ids[:, : mine.sum()]), expected)
+            assert (ids[:, mine.sum() :] == -1).all()
+            assert index.page(0, 9, **filters)[0].tolist() == np.flatnonzero(mine)[:9].tolist()
+            assert index.page(0, 0, **filters)[1] == mine.sum()
+            assert [set(ids) for _, ids in index.within(queries, 16, **filters)] == [
+                set(np.flatnonzero(mine))
+            ] * 4
+
+
+def test_domains_are_counted_and_restrict_the_search():
+    index = HammingIndex(8).add([[1], [3]], domain="photo", tags=["x", ["y", "x"]])
+    assert index.add([[0]]).domains == {"": 1, "photo": 2}
+    index.add([[7], [2]], domain=["sketch", "photo"])
+    index.upsert([[2]], [0], domain="sketch")
+    assert index.domains == {"": 1, "photo": 2, "sketch": 2}
+    assert index.search([[0]], 3, domain="photo")[1].tolist() == [[4, 1, -1]]
+    assert index.search([[0]], 3, domain="photo", tags=["x", "y"], match="all")[1].tolist() == [
+        [1, -1, -1]
+    ]
+    assert index.search([[0]], 2, domain="")[1].tolist() == [[2, -1]]
+    assert index.search([[0]], 1, domain="word")[1].tolist() == [[-1]]
+    assert index.page(0, 5, domain="sketch")[0].tolist() == [0, 3]
+    assert index.get([0, 2, 4]).domains == ["sketch", "", "photo"]
+    index.remove([0, 3])
+    assert index.domains == {"": 1, "photo": 2}
+
+
+def test_text_ids_are_ordered_by_code_points(tmp_path):
+    texts = ["b", "a", "é", "ab", "z" * 256, "\U0001f600", "日本" * 20, "\uffff", "a\n", "~"]
+    codes = np.zeros((len(texts), 1), np.uint8)
+    index = HammingIndex(8).add(codes, texts)
+    assert index.id_kind == "text"
+    index.save(tmp_path / "a.bhi")
+    for one in (index, HammingIndex.load(tmp_path / "a.bhi")):
+        D, ids = one.search([[0]], len(texts) + 2)
+        assert ids.dtype == object
+        assert ids[0].tolist() == [*sorted(texts), None, None]
+        assert D[0, -2:].tolist() == [9, 9]
+        assert one.ids.tolist() == sorted(texts)
+        assert one.page(1, 2)[0].tolist() == sorted(texts)[1:3]
+        assert one.contains(["é", "e", "zz", "z" * 256]).tolist() == [True, False, False, True]
+        assert one.within([[1]], 1)[0][1].tolist() == sorted(texts)
+    assert index.search([[0]], 1, rerank=np.ones((1, 8)))[1].tolist() == [["a"]]
+    for given in (np.array(["x", "y"]), np.array(["x", "y"], object), ("x", "y")):
+        assert HammingIndex(8).add([[1], [2]], given).get(["y"]).codes.tolist() == [[2]]
+
+
+def test_many_text_ids_are_found(tmp_path):
+    """More than one block of the table, lookups before, between and after all ids."""
+    rng = np.random.default_rng(0)
+    texts = [f"{i:x}" * int(rng.integers(1, 4)) for i in rng.permutation(30_000)[:3000]]
+    texts = sorted(set(texts), key=lambda _: rng.random())
+    codes, known = random_codes(rng, len(texts), 32), dict(zip(texts, range(10**6), strict=False))
+    index = HammingIndex(32).add(codes[:1000], texts[:1000]).add(codes[1000:], texts[1000:])
+    asked = [*texts[::7], "!", "~", *(text + "0" for text in texts[::5])]
+    assert index.contains(asked).tolist() == [text in known for text in asked]
+    np.testing.assert_array_equal(index.get(texts).codes, codes)
+    gone = [text for text in texts if rng.random() < 0.5]
+    assert index.remove([*gone, "unknown", *gone[:9]]) == len(gone)
+    left = sorted(set(texts) - set(gone))
+    assert index.ids.tolist() == left
+    np.testing.assert_array_equal(index.get(left).codes, codes[[known[text] for text in left]])
+
+
+def test_an_index_has_ids_of_one_kind(tmp_path):
+    numbers = HammingIndex(8).add([[1]])
+    texts = HammingIndex(8).add([[1]], ["1"])
+    for index, wrong, message in [
+        (numbers, ["1"], "ids of this index are whole numbers, not text"),
+        (texts, [1], "ids of this index are text, not whole numbers"),
+    ]:
+        for work in (
+            index.remove,
+            index.contains,
+            index.get,
+            lambda ids: index.add([[2]], ids),  # noqa: B023
+            lambda ids: index.upsert([[2]], ids),  # noqa: B023
+        ):
+            assert refused("ids", lambda: work(wrong)) == message  # noqa: B023
+        assert index.remove([]) == 0
+        assert len(index.add(np.empty((0, 1), np.uint8))) == 1
+    for work in (lambda: texts.add([[2]]), texts.next_id):
+        assert "text ids; give one id per code" in refused("ids", work)
+    texts.remove(["1"])
+    texts.save(tmp_path / "a.bhi")
+    kept = HammingIndex.load(tmp_path / "a.bhi")
+    assert (kept.id_kind, len(kept)) == ("text", 0)
+    assert kept.search([[0]], 2)[1].tolist() == [[None, None]]
+    numbers.remove([0])
+    assert numbers.search([[0]], 2)[1].tolist() == [[-1, -1]]
+    refused("ids", lambda: kept.add([[1]], [1]))
+    empty = HammingIndex(8)
+    empty.save(tmp_path / "a.bhi")
+    empty = HammingIndex.load(tmp_path / "a.bhi")
+    assert (empty.id_kind, empty.remove(["x"]), empty.contains(["x", "y"]).any()) == (None, 0, 0)
+    assert empty.add([[1]], ["x"]).id_kind == "text"
+
+
+def test_bad_text_ids_are_refused():
+    for ids, message in [
+        ([""], "id '' is not allowed; text ids have 1 to 256 characters"),
+        (["x" * 257], "is not allowed; text ids have 1 to 256 characters"),
+        (["a\0b"], "no zero character"),
+        (["a\0"], "no zero character"),
+        (["\ud800"], "surrogate"),
+        (["a", 1], "a list of whole numbers or a list of texts"),
+        ([1, "a"], "a list of whole numbers or a list of texts"),
+        ([b"a"], "a list of whole numbers or a list of texts"),
+        ("ab", "a list of whole numbers or a list of texts"),
+        (["a", "a"], "id a is given twice"),
+    ]:
+        index = HammingIndex(8)
+        n = len(ids) if isinstance(ids, list) else 2
+        assert message in refused("ids", lambda: index.add([[1]] * n, ids))  # noqa: B023
+        assert index.id_kind is None
 
 
 def test_codes_are_returned_by_id():
     for n_bits in (3, 8, 12, 65, 130):
         codes = random_codes(np.random.default_rng(0), 20, n_bits)
         index = HammingIndex(n_bits).add(codes[::-1], np.arange(20)[::-1] * 7)
-        found, tags = index.get([14, 0, 133])
+        found, tags, domains = index.get([14, 0, 133])
         np.testing.assert_array_equal(found, codes[[2, 0, 19]])
-        assert tags == ["", "", ""]
+        assert (tags, domains) == ([(), (), ()], ["", "", ""])
         assert index.get([])[0].shape == (0, codes.shape[1])
         with pytest.raises(KeyError, match="5"):
             index.get([0, 5, 6])
@@ -268,7 +432,7 @@ def test_ids_are_listed_in_pages():
         ((0, 5), "z", [], 0),
         ((100, 5), None, [], 10),
     ]:
-        page = index.page(*arguments, tag=tag)
+        page = index.page(*arguments, tags=tag)
         assert (page[0].tolist(), page[1]) == (ids, total)
 
 
@@ -312,12 +476,12 @@ def test_a_pickled_index_gives_the_same_answers_and_can_change(tmp_path):
     rng = np.random.default_rng(0)
     codes, queries = random_codes(rng, 500, 100), random_codes(rng, 5, 100)
     index = HammingIndex(100, n_jobs=1).add(codes, tags=["a", "b"] * 250)
-    index.search(queries, 3, tag="a")
+    index.search(queries, 3, tags="a")
     index.save(tmp_path / "index")
     for original in (index, HammingIndex.load(tmp_path / "index", memory_map=True)):
         copy = pickle.loads(pickle.dumps(original))
         for tag in (None, "a", "c"):
-            assert_same(copy.search(queries, 9, tag=tag), index.search(queries, 9, tag=tag))
+            assert_same(copy.search(queries, 9, tags=tag), index.search(queries, 9, tags=tag))
         copy.add(codes[:2]).remove([0])
         assert (len(copy), len(original)) == (501, 500)
 
@@ -380,46 +544,79 @@ def test_readers_never_see_half_a_change():
     assert not wrong
 
 
-TAGS = st.lists(st.sampled_from(["", "shoe", "hat"]), min_size=1, max_size=3)
+TAGS = st.lists(
+    st.sampled_from(["", "shoe", "hat", ["hat", "red"], ["red", "hat", "hat"], []]),
+    min_size=1,
+    max_size=3,
+)
+DOMAINS = st.none() | st.sampled_from(["photo", "sketch"])
+FILTERS = [
+    {},
+    {"tags": ""},
+    {"tags": "hat"},
+    {"tags": ["red", "shoe"]},
+    {"tags": ["red", "hat"], "match": "all"},
+    {"domain": "photo"},
+    {"tags": "hat", "domain": "photo"},
+]
 
 
 class IndexAgainstDictionary(RuleBasedStateMachine):
-    @initialize(n_bits=st.sampled_from([5, 64, 70]))
-    def start(self, n_bits):
-        self.index, self.model, self.tags = HammingIndex(n_bits, n_jobs=1), {}, {}
-        self.rng = np.random.default_rng(n_bits)
+    """Ids are numbers or text; tags and domains are kept in dictionaries, too."""
+
+    @initialize(n_bits=st.sampled_from([5, 64, 70]), text=st.booleans())
+    def start(self, n_bits, text):
+        self.index, self.model, self.tags, self.domains = HammingIndex(n_bits, n_jobs=1), {}, {}, {}
+        self.rng, self.text = np.random.default_rng(n_bits), text
 
     def codes(self, n):
         return random_codes(self.rng, n, self.index.n_bits, spread=0.3)
 
+    def named(self, numbers):
+        return [f"SKU-{'é' * (i % 3)}{i}" if self.text else i for i in numbers]
+
     @rule(ids=st.sets(st.integers(0, 60), max_size=12))
     def add(self, ids):
-        ids = [i for i in ids if i not in self.model]
+        ids = [i for i in self.named(ids) if i not in self.model]
         codes = self.codes(len(ids))
-        self.index.add(codes, np.array(ids, dtype=int))
+        self.index.add(codes, ids)
         self.model.update(zip(ids, codes, strict=True))
 
     @rule(n=st.integers(0, 5))
     def add_at_the_end(self, n):
         codes = self.codes(n)
-        first = max(self.model, default=-1) + 1
-        self.index.add(codes)
-        self.model.update(zip(range(first, first + n), codes, strict=True))
+        if self.text:
+            first = 100 + len(self.model)
+            ids = [f"é{'é' * 9}{i}" for i in range(first, first + n)]
+            ids = [i for i in ids if i not in self.model]
+            codes = codes[: len(ids)]
+            self.index.add(codes, ids)
+        else:
+            first = max(self.model, default=-1) + 1
+            ids = range(first, first + n)
+            self.index.add(codes)
+        self.model.update(zip(ids, codes, strict=True))
 
-    @rule(ids=st.sets(st.integers(0, 60), min_size=1, max_size=12), tags=st.none() | TAGS)
-    def upsert(self, ids, tags):
-        codes = self.codes(len(ids))
+    @rule(
+        ids=st.sets(st.integers(0, 60), min_size=1, max_size=12),
+        tags=st.none() | TAGS,
+        domain=DOMAINS,
+    )
+    def upsert(self, ids, tags, domain):
+        ids, codes = self.named(ids), self.codes(len(ids))
         given = None if tags is None else [tags[i % len(tags)] for i in range(len(ids))]
-        self.index.upsert(codes, list(ids), tags=given)
+        self.index.upsert(codes, ids, tags=given, domain=domain)
         self.model.update(zip(ids, codes, strict=True))
         self.tags.update(zip(ids, given or [""] * len(ids), strict=True))
+        self.domains.update(dict.fromkeys(ids, domain or ""))
 
     @rule(ids=st.lists(st.integers(0, 60), max_size=12))
     def remove(self, ids):
+        ids = self.named(ids)
         assert self.index.remove(ids) == len(set(ids) & set(self.model))
         for i in ids:
-            self.model.pop(i, None)
-            self.tags.pop(i, None)
+            for one in (self.model, self.tags, self.domains):
+                one.pop(i, None)
 
     @rule(memory_map=st.booleans())
     def save_and_load(self, memory_map):
@@ -427,21 +624,40 @@ class IndexAgainstDictionary(RuleBasedStateMachine):
             self.index.save(f"{folder}/index")
             self.index = HammingIndex.load(f"{folder}/index", memory_map=memory_map, n_jobs=1)
 
+    @rule()
+    def export_and_import(self):
+        pytest.importorskip("pyarrow")
+        with tempfile.TemporaryDirectory() as folder:
+            self.index.to_parquet(f"{folder}/index.parquet")
+            self.index = HammingIndex.from_parquet(f"{folder}/index.parquet", n_jobs=1)
+
+    def matches(self, i, tags=None, match="any", domain=None):
+        mine, wanted = (
+            {t} if isinstance(t, str) else set(t) for t in (self.tags_of(i), tags or "")
+        )
+        found = wanted <= mine if match == "all" else wanted & mine
+        return (tags is None or found) and domain in (None, self.domains.get(i, ""))
+
+    def tags_of(self, i):
+        return self.tags.get(i, "") or [""]
+
     @invariant()
     def agrees(self):
-        ids = np.array(sorted(self.model), dtype=int)
+        ids = np.array(sorted(self.model), dtype=object if self.text else int)
         np.testing.assert_array_equal(self.index.ids, ids)
+        assert sum(self.index.domains.values()) == len(ids)
         if len(ids):
             codes = np.array([self.model[i] for i in ids])
             queries, k = self.codes(2), min(4, len(ids))
-            tags = np.array([self.tags.get(i, "") for i in ids])
-            for tag in (None, "", "hat"):
-                mine = np.full(len(ids), True) if tag is None else tags == tag
-                D, near = self.index.search(queries, k, tag=tag)
-                expected = brute(codes[mine], ids[mine], queries, k)
-                assert_same((D[:, : mine.sum()], near[:, : mine.sum()]), expected)
-                assert (near[:, mine.sum() :] == -1).all()
+            for filters in FILTERS:
+                mine = np.array([bool(self.matches(i, **filters)) for i in ids])
+                D, near = self.index.search(queries, k, **filters)
+                order = hamming(queries, codes[mine]).argsort(axis=1, kind="stable")[:, :k]
+                found = ids[mine][order]
+                assert_same((near[:, : mine.sum()],), (found,))
+                assert set(near[:, mine.sum() :].flat) <= {None if self.text else -1}
+                assert (D[:, mine.sum() :] == self.index.n_bits + 1).all()
 
 
 TestIndexAgainstDictionary = IndexAgainstDictionary.TestCase
-TestIndexAgainstDictionary.settings = settings(max_examples=20, stateful_step_count=12)
+TestIndexAgainstDictionary.settings = settings(max_examples=30, stateful_step_count=12)

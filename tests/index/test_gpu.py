@@ -51,7 +51,7 @@ def test_tensors_give_tensors_on_their_device(device):
     codes = pack(rng.random((500, 64)) < 0.5)
     on_device = torch.from_numpy(codes).to(device)
     index = HammingIndex(64, device=device).add(on_device, tags=["a", "b"] * 250)
-    D, ids = index.search(on_device[:7], 3, tag="a")
+    D, ids = index.search(on_device[:7], 3, tags="a")
     assert D.device == ids.device == on_device.device
     expected = HammingIndex(64).add(codes[::2], np.arange(0, 500, 2)).search(codes[:7], 3)
     np.testing.assert_array_equal(D.cpu(), expected[0])

@@ -14,8 +14,10 @@ import pytest
 from bridgehash._core.errors import IdExistsError, InputError, JournalError, LostChangesWarning
 from bridgehash.index import HammingIndex, IndexStore
 from bridgehash.index import store as module
-from bridgehash.index.batch import MAX_ID, Batch, free_ids
+from bridgehash.index.attributes import parse_attributes
+from bridgehash.index.batch import Batch
 from bridgehash.index.changes import Add, Remove, Upsert, as_record, from_record
+from bridgehash.index.ids import MAX_ID, free_ids, parse_ids
 
 ONE = np.array([[1]], np.uint8)
 
@@ -35,20 +37,67 @@ def read(path):
 
 def test_changes_survive_as_records():
     rng = np.random.default_rng(0)
-    ids = np.array([0, 3, 5, 9, 2**53 - 1])
-    for n_bits in (1, 12, 64, 100):
-        codes = rng.integers(0, 256, (5, -(-n_bits // 8)), dtype=np.uint8)
-        codes[:, -1] &= 0xFF << (-n_bits % 8) & 0xFF
-        for tags in (None, ["a", "", "Ünï\U0001f600\ud800", '"', "\n\0"]):
-            given = None if tags is None else np.array([*tags, None], object)[:-1]
-            back = from_record(as_record(Batch(codes, ids, given)), n_bits)
-            assert isinstance(back, Batch)
-            np.testing.assert_array_equal(back.codes, codes)
-            np.testing.assert_array_equal(back.ids, ids)
-            assert (back.tags if tags is None else back.tags.tolist()) == tags
-    gone = from_record(as_record(Remove(ids)), n_bits)
-    assert isinstance(gone, Remove)
-    np.testing.assert_array_equal(gone.ids, ids)
+    for ids in ([0, 3, 5, 9, 2**53 - 1], ["a", "b" * 256, "Ünï\U0001f600", "日" * 256, "日本"]):
+        ids = parse_ids(ids)
+        for n_bits in (1, 12, 64, 100):
+            codes = rng.integers(0, 256, (5, -(-n_bits // 8)), dtype=np.uint8)
+            codes[:, -1] &= 0xFF << (-n_bits % 8) & 0xFF
+            for tags, domain in (
+                (None, None),
+                (["a", "", ["Ünï\U0001f600\ud800", "b"], '"', "\n\0"], None),
+                (None, "photo"),
+                (["", [], "", "x", "x"], ["a", "b", "a", "", "\0"]),
+            ):
+                given = parse_attributes(tags, domain, 5)
+                back = from_record(as_record(Batch(codes, ids, given)), n_bits)
+                assert isinstance(back, Batch)
+                np.testing.assert_array_equal(back.codes, codes)
+                np.testing.assert_array_equal(back.ids, ids)
+                if given is None:
+                    assert back.attributes is None
+                else:
+                    assert back.attributes.entries == given.entries
+                    np.testing.assert_array_equal(back.attributes.numbers, given.numbers)
+        gone = from_record(as_record(Remove(ids)), n_bits)
+        assert isinstance(gone, Remove)
+        np.testing.assert_array_equal(gone.ids, ids)
+
+
+def test_a_store_of_text_ids_is_the_same_after_a_restart(tmp_path):
+    path = tmp_path / "a.bhi"
+    HammingIndex(8).save(path)
+    store = IndexStore.open(path)
+    results = store.change(
+        [
+            Remove(np.array([7])),  # of an index without ids: nothing
+            Add([[1], [2]], ["b", "a"], [["x", "y"], ""], "photo"),
+            Add([[3]]),  # the kind was decided just before
+            Add([[3]], [7]),
+            Add([[3]], ["a"]),
+            Upsert([[4], [5]], ["c", "a"], None, ["sketch", ""]),
+            Remove(np.array([7])),
+            Remove(np.array(["b"], object)),
+            Add([[6]], ["b"], ["z"]),
+        ]
+    )
+    failed = {i: str(result) for i, result in enumerate(results) if isinstance(result, InputError)}
+    assert list(failed) == [2, 3, 4, 6]
+    assert "give one id per code" in failed[2]
+    assert "ids of this index are text" in failed[3]
+    assert "id a is in the index already" in failed[4]
+    assert results[1].ids.tolist() == ["b", "a"], "in the given order"
+    assert results[5][1:3] == (1, 1)
+    for index in (store.index, read(path)):
+        assert index.ids.tolist() == ["a", "b", "c"]
+        codes, tags, domains = index.get(["a", "b", "c"])
+        assert codes.tolist() == [[5], [6], [4]]
+        assert (tags, domains) == ([(), ("z",), ()], ["", "", "sketch"])
+    store.close()
+    with IndexStore.open(path) as store:
+        assert store.index.ids.tolist() == ["a", "b", "c"]
+        assert store.remove(["a", "c", "b"]) == 3
+    with IndexStore.open(path) as store, pytest.raises(InputError, match="text ids"):
+        store.add([[1]])
 
 
 def test_changes_of_a_batch_are_made_in_order(path):
@@ -60,6 +109,47 @@ def test_changes_of_a_batch_are_made_in_order(path):
     assert [result.n_removed for result in results] == [0, 0, 1, 0]
     assert [result.n_replaced for result in results] == [0, 0, 0, 1]
     assert HammingIndex.load(path).ids.tolist() == [0, 1, 2, 4]
+
+
+def outcome(result):
+    if isinstance(result, InputError):
+        return str(result)
+    return result.ids.tolist(), *result[1:]
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_a_batch_of_changes_is_the_same_as_one_after_the_other(tmp_path, text):
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        HammingIndex(8).save(tmp_path / name)
+    together, single = IndexStore.open(tmp_path / "a"), IndexStore.open(tmp_path / "b")
+
+    def change():
+        n = int(rng.integers(0, 4))
+        ids = parse_ids([f"é{i}" if text else int(i) for i in rng.permutation(12)[:n]])
+        codes = rng.integers(0, 256, (n, 1), dtype=np.uint8)
+        tags = [None, ["x", ["y", "z"], ""][:n]][rng.integers(2)]
+        domain = [None, "photo"][rng.integers(2)]
+        if n < 3 and tags:
+            tags = tags[:n]
+        kind = rng.integers(4)
+        if kind == 0:
+            return Remove(ids)
+        if kind == 1:
+            return Upsert(codes, ids, tags, domain)
+        return Add(codes, None if kind == 2 and rng.random() < 0.3 else ids, tags, domain)
+
+    for _ in range(60):
+        changes = [change() for _ in range(rng.integers(1, 7))]
+        results = together.change(changes)
+        expected = [result for one in changes for result in single.change([one])]
+        assert list(map(outcome, results)) == list(map(outcome, expected))
+        for one, other in ((together.index, single.index), (read(together.path), single.index)):
+            assert one.ids.tolist() == other.ids.tolist()
+            assert one.get(one.ids).codes.tolist() == other.get(one.ids).codes.tolist()
+            assert one.get(one.ids)[1:] == other.get(one.ids)[1:]
+    together.close()
+    single.close()
 
 
 def test_an_id_that_exists_by_then_is_not_added(path):
@@ -99,7 +189,7 @@ def test_single_changes_raise_their_error_and_change_nothing(path):
         assert store.journal_bytes == before
     index = HammingIndex.load(path)
     assert index.ids.tolist() == [1, 2, 3, 4, 5]
-    assert index.get([3, 4])[1] == ["x", ""]
+    assert index.get([3, 4]).tags == [("x",), ()]
 
 
 def test_ids_near_the_highest_one_do_not_block_automatic_ids(path):

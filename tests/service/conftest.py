@@ -45,7 +45,7 @@ def _made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("source", X_s, y_s, "photos.bhi"),
         ("target", X_t, y_t, "sketches.bhi"),
     ):
-        index = HammingIndex(12).add(model.encode(X, domain), tags=NAMES[y])
+        index = HammingIndex(12).add(model.encode(X, domain), tags=NAMES[y], domain=domain)
         index.about = origin(folder / "model.bh", domain)
         index.save(folder / name)
     plain = ITQ(n_bits=16, random_state=0).fit(rng.random((80, DIMENSION)))

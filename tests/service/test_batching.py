@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from bridgehash.index.attributes import ItemFilter
 from bridgehash.service.batching import Batcher
 from bridgehash.service.catalogue import (
     SearchQuery,
@@ -133,11 +134,11 @@ def test_a_batch_of_searches_gives_what_each_gives_alone(catalogue, folder):
     X = np.load(folder / "target.npy")
     queries = [
         SearchQuery("features", X[:1], "target", 3),
-        SearchQuery("features", X[1:6], "target", 25, "bee"),
+        SearchQuery("features", X[1:6], "target", 25, ItemFilter(("bee",))),
         SearchQuery("ids", np.array([5, 9]), "source", 7),
         SearchQuery("ids", np.array([12345]), "source", 3),
         SearchQuery("features", X[7:9], "target", 1),
-        SearchQuery("features", X[9:10], "target", 9, "bee"),
+        SearchQuery("features", X[9:10], "target", 9, ItemFilter(("bee",))),
     ]
     results = catalogue.search(queries)
     assert isinstance(results.pop(3), RequestError)

@@ -32,7 +32,7 @@ KINDS = (
 )
 WORDS = (
     b"NaN", b"-Infinity", b"1e999", b"null", b"true", b'"\\ud800"', b"\xff\xfe", b"[" * 3000,
-    b'{"k":', b"-1", b"9" * 400, b"1.5", b'""', b"[]", b"{}", b"\x00", b'"ids"', b'"tag"',
+    b'{"k":', b"-1", b"9" * 400, b"1.5", b'""', b"[]", b"{}", b"\x00", b'"ids"', b'"tags"',
 )  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def seeds() -> list[Seed]:
     forms = {
         "photos/search": [
             {"features": [[1.0, 2, 3, 4, 5]], "k": 3},
-            {"codes": ["fff0", "0010"], "tag": "ant"},
+            {"codes": ["fff0", "0010"], "tags": ["ant"], "match": "all"},
             {"ids": [1, 2, 3], "domain": "source"},
         ],
         "photos/encode": [{"features": [[1.0, 2, 3, 4, 5]], "domain": "target"}],
@@ -108,7 +108,7 @@ def send(port: int, rng: random.Random, seed: Seed) -> int:
     body = broken(seed.body, rng)
     if rng.random() < 0.3:
         path = f"{rng.choice(['photos', 'plain', 'none'])}/{rng.choice(PATHS)}"
-        path += rng.choice(["", "?k=3", "?k=x", "?content=codes", "?domain=%ff", "?tag=%00"])
+        path += rng.choice(["", "?k=3", "?k=x", "?content=codes", "?domain=%ff", "?tags=%00"])
         kind, method = rng.choice(KINDS), rng.choice(METHODS)
     headers = {"Content-Type": kind, "Authorization": f"Bearer {KEY}"}
     headers["Accept"] = rng.choice(["*/*", "application/x-npy"])

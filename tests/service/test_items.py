@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -25,9 +26,9 @@ def test_items_are_listed_page_by_page(client):
     last = client.get(ITEMS + "?offset=58&limit=9").json()
     assert [item["id"] for item in last["items"]] == [58, 59]
     assert client.get(ITEMS + "?offset=9000000").json()["items"] == []
-    bees = client.get(ITEMS + "?tag=bee&limit=200").json()
+    bees = client.get(ITEMS + "?tags=bee&limit=200").json()
     assert bees["total"] == 20
-    assert {item["tag"] for item in bees["items"]} == {"bee"}
+    assert {(*item["tags"], item["domain"]) for item in bees["items"]} == {("bee", "source")}
     sketches = client.get(ITEMS + "?domain=target").json()
     assert sketches["total"] == 50
     assert sketches["items"][1]["image"].endswith("/items/1/image?domain=target")
@@ -64,6 +65,14 @@ def test_images_without_numbers_are_numbered_in_sorted_order(folder):
     (folder / "sketches" / "007.jpg").write_bytes(b"")
     with pytest.raises(ValueError, match="item 7 has another image"):
         find_images(folder / "sketches")
+    (folder / "sketches" / "007.jpg").unlink()
+    named = find_images(folder / "photos", "text")
+    assert {i: path.name for i, path in named.items()} == {
+        "0": "0.png",
+        "1": "1.png",
+        "7": "7.png",
+        "a": "a.png",
+    }
 
 
 def test_changes_are_found_and_survive_a_restart(client, keyed, folder, files, settings):
@@ -74,11 +83,12 @@ def test_changes_are_found_and_survive_a_restart(client, keyed, folder, files, s
     assert response.json() == {"ids": [1000, 3], "added": 1, "replaced": 1, "total": 61}
     assert client.get(ITEMS + "/1000").json() == {
         "id": 1000,
-        "tag": "new",
+        "tags": ["new"],
+        "domain": "source",
         "code": codes[0].tobytes().hex(),
         "image": None,
     }
-    assert client.get(ITEMS + "/3").json()["tag"] == "Ünï"
+    assert client.get(ITEMS + "/3").json()["tags"] == ["Ünï"]
     again = client.post(ITEMS, json={"codes": ["fff0"]}, headers=keyed)
     assert again.json()["ids"] == [1001]
     gone = client.delete(ITEMS, json={"ids": [0, 1, 1, 99999]}, headers=keyed)
@@ -87,7 +97,7 @@ def test_changes_are_found_and_survive_a_restart(client, keyed, folder, files, s
     again = client.delete(ITEMS + "/1001", headers=keyed)
     assert (again.status_code, again.json()["detail"]) == (404, "id: no item 1001")
     assert client.get(ITEMS + "/0").status_code == 404
-    response = client.post("/v1/catalogues/photos/search", json={"ids": [1000], "tag": "new"})
+    response = client.post("/v1/catalogues/photos/search", json={"ids": [1000], "tags": "new"})
     assert [hit["id"] for hit in response.json()["results"][0]["hits"]] == [1000]
     client.workers.catalogues["photos"].store.close()
     opened = open_catalogues(files[:1], settings)
@@ -96,6 +106,102 @@ def test_changes_are_found_and_survive_a_restart(client, keyed, folder, files, s
     np.testing.assert_array_equal(index.get([1000, 3])[0], codes)
     close_catalogues(opened)
     assert not (folder / "photos.bhi.journal").exists()
+
+
+@pytest.fixture
+def texts(serve, folder):
+    """A client of a catalogue whose ids are text; some begin with the names of images."""
+    index = HammingIndex.load(folder / "photos.bhi")
+    codes, tags, domains = index.get(index.ids)
+    names = [f"{i}" if i < 10 else f"SKU/{i} é?" for i in range(60)]
+    named = HammingIndex(12).add(codes, names, tags=tags, domain=domains)
+    named.about = index.about
+    named.save(folder / "photos.bhi")
+    return serve(n=1)
+
+
+def test_text_ids_are_added_found_shown_and_removed(texts, keyed, folder, files, settings):
+    client = texts
+    assert client.get("/v1/catalogues/photos").json()["ids"] == "text"
+    listed = client.get(ITEMS + "?offset=9&limit=2").json()["items"]
+    assert [item["id"] for item in listed] == ["9", "SKU/10 é?"]
+    shown = client.get(ITEMS + "/" + quote("SKU/10 é?", safe=""))
+    assert shown.json() == listed[1]
+    image = client.get(ITEMS + "/7").json()["image"]
+    assert image.endswith("/items/7/image?domain=source")
+    assert client.get(image).content == (folder / "photos" / "7.png").read_bytes()
+    form = {"codes": ["fff0", "0000"], "ids": ["new \U0001f600", "7"], "tags": ["x", ["y", "x"]]}
+    assert client.post(ITEMS, json=form, headers=keyed).status_code == 409
+    added = client.put(ITEMS, json=form, headers=keyed).json()
+    assert added == {"ids": form["ids"], "added": 1, "replaced": 1, "total": 61}
+    search = {"codes": ["fff0"], "tags": ["x", "y"]}
+    results = client.post("/v1/catalogues/photos/search", json=search).json()["results"]
+    assert [hit["id"] for hit in results[0]["hits"]] == ["new \U0001f600", "7"]
+    search["match"] = "all"
+    results = client.post("/v1/catalogues/photos/search", json=search).json()["results"]
+    assert [hit["id"] for hit in results[0]["hits"]] == ["7"]
+    again = {"ids": ["7", "new \U0001f600"], "k": 1}
+    results = client.post("/v1/catalogues/photos/search", json=again).json()["results"]
+    assert [result["code"] for result in results] == ["0000", "fff0"]
+    raw = client.post(
+        "/v1/catalogues/photos/search", json={"codes": ["fff0"], "k": 70}, headers={"Accept": NPY}
+    )
+    found = np.load(io.BytesIO(raw.content), allow_pickle=False)
+    assert (found["id"][0, 0], set(found["id"][0, 61:])) == ("new \U0001f600", {""})
+    for method, path, form, field in (
+        ("POST", "", {"codes": ["fff0"]}, "ids"),
+        ("POST", "", {"codes": ["fff0"], "ids": [7]}, "ids"),
+        ("DELETE", "", {"ids": [7]}, "ids"),
+        ("DELETE", "/" + "x" * 257, None, "id"),
+    ):
+        refused = client.request(method, ITEMS + path, json=form, headers=keyed)
+        assert (refused.status_code, refused.json()["field"]) == (422, field), refused.text
+    assert (
+        "give one id per code"
+        in client.post(ITEMS, json={"codes": ["fff0"]}, headers=keyed).json()["detail"]
+    )
+    gone = client.delete(ITEMS, json={"ids": ["7", "unknown"]}, headers=keyed)
+    assert gone.json() == {"removed": 1, "total": 60}
+    one = client.delete(ITEMS + "/" + quote("SKU/10 é?", safe=""), headers=keyed)
+    assert one.json() == {"removed": 1, "total": 59}
+    client.workers.catalogues["photos"].store.close()
+    opened = open_catalogues(files[:1], settings)
+    assert "new \U0001f600" in opened["photos"].store.index.ids.tolist()
+    assert opened["photos"].store.index.get(["new \U0001f600"]).tags == [("x",)]
+    close_catalogues(opened)
+
+
+def test_ids_of_another_kind_get_422(client, keyed):
+    for method, path, form in (
+        ("POST", ITEMS, {"codes": ["fff0"], "ids": ["SKU-1"]}),
+        ("PUT", ITEMS, {"codes": ["fff0"], "ids": ["SKU-1"]}),
+        ("DELETE", ITEMS, {"ids": ["SKU-1"]}),
+        ("POST", "/v1/catalogues/photos/search", {"ids": ["SKU-1"]}),
+        ("GET", ITEMS + "/SKU-1", None),
+        ("DELETE", ITEMS + "/SKU-1", None),
+        ("GET", ITEMS + "/SKU-1/image", None),
+    ):
+        response = client.request(method, path, json=form, headers=keyed)
+        assert response.status_code == 422
+        assert "ids of this" in response.json()["detail"]
+
+
+def test_items_have_the_domain_they_were_added_with(client, keyed, folder):
+    X = np.load(folder / "target.npy")[:2]
+    code = load(folder / "model.bh").encode(X, "target")[0].tobytes().hex()
+    form = {"features": X.tolist(), "ids": [100, 101], "domain": "target"}
+    assert client.post(ITEMS, json=form, headers=keyed).status_code == 200
+    client.post(ITEMS, json={"codes": ["fff0"], "ids": [102]}, headers=keyed)
+    shown = client.get(ITEMS + "/100").json()
+    assert (shown["domain"], shown["code"]) == ("target", code)
+    assert client.get(ITEMS + "/102").json()["domain"] == "source"
+    info = client.get("/v1/catalogues/photos").json()
+    assert info["items_per_domain"] == {"source": 61, "target": 2}
+    search = {"codes": [code], "in_domain": "target", "k": 9}
+    hits = client.post("/v1/catalogues/photos/search", json=search).json()["results"][0]["hits"]
+    assert [(hit["id"], hit["domain"]) for hit in hits] == [(100, "target"), (101, "target")]
+    listed = client.get(ITEMS + "?in_domain=target").json()
+    assert (listed["total"], [item["id"] for item in listed["items"]]) == (2, [100, 101])
 
 
 def test_adding_an_existing_id_changes_nothing(client, keyed, folder):
@@ -137,13 +243,13 @@ def test_the_highest_id_does_not_block_automatic_ids(client, keyed):
 def test_a_change_is_on_disk_before_it_is_acknowledged(client, keyed, folder, monkeypatch):
     seen = []
     index = client.workers.catalogues["photos"].store.index
-    apply = index.upsert
+    apply = index.apply
 
     def watched(*arguments, **options):
         seen.append((folder / "photos.bhi.journal").stat().st_size)
         return apply(*arguments, **options)
 
-    monkeypatch.setattr(index, "upsert", watched)
+    monkeypatch.setattr(index, "apply", watched)
     before = (folder / "photos.bhi.journal").stat().st_size
     client.post(ITEMS, json={"codes": ["fff0"]}, headers=keyed)
     assert seen[0] > before

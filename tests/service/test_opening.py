@@ -107,6 +107,15 @@ def test_an_index_of_the_target_is_searched_with_the_source(files, settings):
     catalogue.store.close()
 
 
+def test_the_domain_of_most_items_is_that_of_the_index(folder, files, settings):
+    index = HammingIndex.load(folder / "photos.bhi")
+    index.add(np.zeros((9, 2), np.uint8), domain="target").about = {}
+    index.save(folder / "photos.bhi")
+    (catalogue,) = open_catalogues(files[:1], settings).values()
+    assert (catalogue.index_domain, catalogue.query_domain) == ("source", "target")
+    catalogue.store.close()
+
+
 def test_an_index_without_a_model_is_accepted(folder, files, settings):
     index = HammingIndex.load(folder / "photos.bhi")
     index.about = {"domain": "source"}

@@ -8,8 +8,12 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -37,12 +41,29 @@ def code_of(item: int) -> str:
     return f"{(item * 37) % 4096 << 4:04x}"
 
 
+def sku(item: int) -> str:
+    return f"SKU/é {item}"
+
+
+def number_of(name: int | str) -> int:
+    return int(str(name).rpartition(" ")[2])
+
+
+def with_text_ids(folder: Path) -> None:
+    """Let the items of the folder have text ids."""
+    index = HammingIndex.load(folder / "photos.bhi")
+    codes, tags, domains = index.get(index.ids)
+    named = HammingIndex(12).add(codes, list(map(sku, range(60))), tags=tags, domain=domains)
+    named.about = index.about
+    named.save(folder / "photos.bhi")
+
+
 class Writer(threading.Thread):
     """Add and remove items until the connection breaks; remember what was acknowledged."""
 
-    def __init__(self, served: Served, first: int) -> None:
+    def __init__(self, served: Served, first: int, name_of: Callable[[int], Any]) -> None:
         super().__init__()
-        self.served, self.first = served, first
+        self.served, self.first, self.name_of = served, first, name_of  # ids are numbers or text
         self.tried: set[int] = set()
         self.added: set[int] = set()
         self.removed: set[int] = set()
@@ -54,10 +75,11 @@ class Writer(threading.Thread):
             while True:
                 ids = [item, item + 1, item + 2]
                 self.tried |= set(ids)
-                form = {"ids": ids, "codes": list(map(code_of, ids)), "tags": ["new"] * 3}
+                codes, names = list(map(code_of, ids)), list(map(self.name_of, ids))
+                form = {"ids": names, "codes": codes, "tags": ["new", ["new", "b"], "new"]}
                 self.send(connection, "POST", form)
                 self.added |= set(ids)
-                self.send(connection, "DELETE", {"ids": [item + 1]})
+                self.send(connection, "DELETE", {"ids": names[1:2]})
                 self.removed.add(item + 1)
                 item += 3
 
@@ -68,9 +90,11 @@ class Writer(threading.Thread):
         assert response.status == 200, body
 
 
-def write_until_ended(served: Served, kind: signal.Signals) -> list[Writer]:
+def write_until_ended(
+    served: Served, kind: signal.Signals, name_of: Callable[[int], Any] = int
+) -> list[Writer]:
     """Write from several threads, and send a signal after some acknowledgements."""
-    writers = [Writer(served, 1_000_000 * (i + 1)) for i in range(6)]
+    writers = [Writer(served, 1_000_000 * (i + 1), name_of) for i in range(6)]
     for writer in writers:
         writer.start()
     try:
@@ -89,30 +113,36 @@ def check_acknowledged(folder, before: HammingIndex, writers: list[Writer]) -> N
     """Check that the index file has what was acknowledged, and nothing that was never sent."""
     assert not (folder / "photos.bhi.journal").exists()
     index = HammingIndex.load(folder / "photos.bhi")
-    ids = set(index.ids.tolist())
+    ids = {number_of(name) for name in index.ids.tolist()}
+    old = {number_of(name) for name in before.ids.tolist()}
     for writer in writers:
         unknown = {max(writer.tried) - 1}  # its removal may not have been acknowledged
         assert writer.added - writer.removed - unknown <= ids
         assert not writer.removed & ids
     tried = set.union(*(writer.tried for writer in writers))
-    assert ids <= tried | set(before.ids.tolist())
+    assert ids <= tried | old
     new = sorted(ids & tried)
-    codes, tags = index.get(new)
+    codes, tags, domains = index.get([writers[0].name_of(item) for item in new])
     assert [code.tobytes().hex() for code in codes] == [code_of(item) for item in new]
-    assert set(tags) == {"new"}
+    middle = {item for writer in writers for item in writer.tried if (item - writer.first) % 3 == 1}
+    assert tags == [("b", "new") if item in middle else ("new",) for item in new]
+    assert set(domains) == {"source"}
     np.testing.assert_array_equal(index.get(before.ids)[0], before.get(before.ids)[0])
 
 
-def test_kill_9_loses_nothing_that_was_acknowledged(folder):
+@pytest.mark.parametrize("name_of", [int, sku], ids=["numbers", "text"])
+def test_kill_9_loses_nothing_that_was_acknowledged(folder, name_of):
+    if name_of is sku:
+        with_text_ids(folder)
     before = HammingIndex.load(folder / "photos.bhi")
-    writers = write_until_ended(start(folder), signal.SIGKILL)
+    writers = write_until_ended(start(folder), signal.SIGKILL, name_of)
     journal = (folder / "photos.bhi.journal").read_bytes()
     kept = next(iter(set.union(*(w.added - w.removed - {max(w.tried) - 1} for w in writers))))
     with (
         running(folder, key=None) as served,  # read-only: it shows the journal and leaves it alone
         closing(HTTPConnection("127.0.0.1", served.port, timeout=LIMIT)) as connection,
     ):
-        connection.request("GET", f"{P}/items/{kept}")
+        connection.request("GET", f"{P}/items/{quote(str(name_of(kept)), safe='')}")
         assert json.loads(connection.getresponse().read())["code"] == code_of(kept)
     assert (folder / "photos.bhi.journal").read_bytes() == journal
     with running(folder):

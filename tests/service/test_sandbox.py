@@ -51,19 +51,22 @@ def test_a_child_process_parses_as_the_service_does(sandbox):
             "features": [[1, 2.5], [3e300, -4]],
             "k": 7,
             "domain": "source",
-            "tag": "Ünï \ud83d\ude00",
+            "tags": ["Ünï \ud83d\ude00", "b"],
+            "match": "all",
+            "in_domain": "é",
         },
         {"codes": ["ff00", "0a0B"]},
         {"ids": [0, 2**53 - 1]},
+        {"ids": ["SKU-1", "é"], "tags": "one"},
     ]
     bodies = [(json.dumps(form).encode(), SearchRequest) for form in forms]
-    items = {"codes": ["ff"] * 2, "ids": [1, 2], "tags": ['"\\\n', "é"]}
+    items = {"codes": ["ff"] * 2, "ids": [1, 2], "tags": ['"\\\n', ["é", "b"]], "domain": "any"}
     for body, schema in [*bodies, (json.dumps(items).encode(), AddRequest)]:
         here, there = parse_json(body, schema), parsed(sandbox, body, schema)
         for name in schema.model_fields:
             a, b = getattr(here, name), getattr(there, name, None)
             assert type(a) is type(b)
-            assert np.array_equal(a, b)
+            assert a == b if isinstance(a, list) else np.array_equal(a, b)
             assert getattr(a, "dtype", None) == getattr(b, "dtype", None)
 
 

@@ -33,8 +33,8 @@ def read(body: bytes) -> np.ndarray:
     return np.load(io.BytesIO(body), allow_pickle=False)
 
 
-def expected(folder: Path, codes: np.ndarray, k: int, tag: str | None = None) -> list[list[tuple]]:
-    distances, ids = HammingIndex.load(folder / "photos.bhi").search(codes, k, tag=tag)
+def expected(folder: Path, codes: np.ndarray, k: int, tags: object = None) -> list[list[tuple]]:
+    distances, ids = HammingIndex.load(folder / "photos.bhi").search(codes, k, tags=tags)
     return [
         [(int(i), int(d)) for i, d in zip(row, near, strict=True) if i >= 0]
         for row, near in zip(ids, distances, strict=True)
@@ -79,10 +79,10 @@ def test_features_of_the_index_domain_are_encoded_with_its_own_function(client, 
 
 def test_a_tag_narrows(client, folder, codes):
     text = [codes[0].tobytes().hex()]
-    response = client.post(SEARCH, json={"codes": text, "k": 30, "tag": "bee"})
+    response = client.post(SEARCH, json={"codes": text, "k": 30, "tags": "bee"})
     assert hits_of(response) == expected(folder, codes[:1], 30, "bee")
-    assert {hit["tag"] for hit in response.json()["results"][0]["hits"]} == {"bee"}
-    assert hits_of(client.post(SEARCH, json={"codes": text, "tag": "elk"})) == [[]]
+    assert [hit["tags"] for hit in response.json()["results"][0]["hits"]] == [["bee"]] * 20
+    assert hits_of(client.post(SEARCH, json={"codes": text, "tags": ["elk"]})) == [[]]
 
 
 def test_fewer_items_than_k_are_all_of_them(client, codes):
@@ -127,9 +127,9 @@ def test_a_hit_tells_its_code_tag_and_picture(client, folder):
     response = client.post(SEARCH, json={"ids": [7], "k": 60}).json()
     index = HammingIndex.load(folder / "photos.bhi")
     for hit in response["results"][0]["hits"]:
-        code, tag = index.get([hit["id"]])
+        code, tags, domains = index.get([hit["id"]])
         assert hit["code"] == code.tobytes().hex()
-        assert hit["tag"] == tag[0]
+        assert (tuple(hit["tags"]), hit["domain"]) == (tags[0], domains[0])
         if hit["id"] in (0, 1, 7):
             assert client.get(hit["image"]).headers["content-type"] == "image/png"
         else:

@@ -14,15 +14,25 @@ from contextlib import closing, contextmanager
 from random import uniform
 from threading import RLock
 from time import sleep
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, get_args
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..._core.errors import EngineError, InputError
+from ..._core.errors import EngineError, InputError, unknown
 from ...codes import MAX_BITS
-from ..batch import MAX_ID, Batch, Ids, SearchMode, check_number, check_search_mode, checked_batch
+from ..attributes import ItemFilter, Match, Tags, parse_filter
+from ..batch import (
+    Batch,
+    SearchMode,
+    check_number,
+    check_search_mode,
+    checked_batch,
+    no_neighbors,
+    packed_codes,
+)
+from ..ids import MAX_ID, IdKind, Ids, check_kind, kind_of, parse_ids
 
 PAUSES = (0.2, 1.0, 3.0, 8.0)  # seconds before the retries of an operation, times 0.5 to 1.5
 IDS_END = MAX_ID + 1
@@ -59,6 +69,7 @@ class IndexInfo(NamedTuple):
     n_bits: int
     search: SearchMode = "exact"
     about: Mapping[str, str] = {}
+    ids: IdKind = "numbers"
     ours: bool = True  # created by bridgehash
 
 
@@ -123,19 +134,22 @@ class EngineIndex(ABC):
         URL of the server without the password.
     n_bits : int
     search_mode : "exact" or "approximate"
+    id_kind : "numbers" or "text"
     about : dict of str
         Where the codes come from; stored on the server.
     """
 
     noun: ClassVar[str]  # "table" or "collection"
     session_type: ClassVar[type[Any]]  # an EngineSession that is made from a URL
-    tag_bytes: ClassVar[int]  # of the longest tag
+    tag_bytes: ClassVar[int]  # of the longest tag, and of the longest name of a domain
+    max_k: ClassVar[float] = np.inf
 
     def __init__(self, session: Any, name: str, info: IndexInfo) -> None:
         self.name = name
         self.place: str = session.place
         self.n_bits = info.n_bits
         self.search_mode = info.search
+        self.id_kind = info.ids
         self.about = dict(info.about)
         self._session = session
 
@@ -170,32 +184,95 @@ class EngineIndex(ABC):
         """Return the id that the next code without an id gets.
 
         Codes without ids get consecutive ids above the highest, as long as these stay below 2**53;
-        else they get the lowest ones that are free.
+        else they get the lowest ones that are free. An index with text ids has none.
         """
 
+    @property
     @abstractmethod
+    def domains(self) -> dict[str, int]:
+        """Number of codes per domain; the empty name stands for codes without a domain."""
+
     def add(
-        self, codes: ArrayLike, ids: ArrayLike | None = None, *, tags: ArrayLike | None = None
+        self,
+        codes: ArrayLike,
+        ids: ArrayLike | None = None,
+        *,
+        tags: ArrayLike | None = None,
+        domain: ArrayLike | None = None,
     ) -> Self:
-        """Add packed codes with optional tags. Raises `InputError` if an id exists."""
+        """Add packed codes, as `HammingIndex.add` does. Raises `InputError` if an id exists."""
+        numbered = ids is None and self.id_kind == "numbers"
+        self._add(self._check(codes, ids, tags, domain), numbered=numbered)
+        return self
 
-    @abstractmethod
-    def upsert(self, codes: ArrayLike, ids: ArrayLike, *, tags: ArrayLike | None = None) -> Self:
-        """Add packed codes; codes with the same ids are replaced, tags included."""
+    def upsert(
+        self,
+        codes: ArrayLike,
+        ids: ArrayLike,
+        *,
+        tags: ArrayLike | None = None,
+        domain: ArrayLike | None = None,
+    ) -> Self:
+        """Add packed codes; codes with the same ids are replaced, tags and domain included."""
+        self._upsert(self._check(codes, ids, tags, domain))
+        return self
 
-    @abstractmethod
     def remove(self, ids: ArrayLike) -> int:
         """Remove codes by id and return how many were removed; unknown ids are ignored."""
+        given = check_kind(parse_ids(ids), self.id_kind)
+        return self._remove(np.unique(given)) if len(given) else 0
+
+    def search(
+        self,
+        codes: ArrayLike,
+        k: int = 10,
+        *,
+        tags: Tags | None = None,
+        match: Match = "any",
+        domain: str | None = None,
+    ) -> tuple[NDArray[np.int32], Ids]:
+        """Return distances and ids of the k nearest codes per query, as `HammingIndex.search`."""
+        packed, k = packed_codes(codes, self.n_bits), check_number(k, "k", 1, self.max_k)
+        nothing = no_neighbors(len(packed), k, self.n_bits, self.id_kind)
+        wanted = self._storable(parse_filter(tags, match, domain))
+        return nothing if wanted is None else self._search(packed, k, wanted, nothing)
+
+    def _storable(self, wanted: ItemFilter | None) -> ItemFilter | None:
+        """Return a filter without tags that the server cannot store; None: nothing can match."""
+        if wanted is None:
+            return ItemFilter()
+        if wanted.domain is not None and not self._can_store(wanted.domain):
+            return None
+        if wanted.tags is None:
+            return wanted
+        known = tuple(tag for tag in wanted.tags if self._can_store(tag))
+        none_left = not known or (wanted.match == "all" and known != wanted.tags)
+        return None if none_left else wanted._replace(tags=known)
+
+    def _check_numbers(self) -> None:
+        if self.id_kind == "text":
+            raise InputError("this index has text ids; give one id per code", "ids")
 
     @abstractmethod
-    def search(
-        self, codes: ArrayLike, k: int = 10, *, tag: str | None = None
-    ) -> tuple[NDArray[np.int32], Ids]:
-        """Return distances and ids of the k nearest codes per query, by (distance, id).
+    def _add(self, batch: Batch, *, numbered: bool) -> None:
+        """Add a batch; if it is `numbered`, its ids are added to the first free one."""
 
-        If there are fewer than k codes (with this tag), the remaining places have distance
-        n_bits + 1 and id -1.
-        """
+    @abstractmethod
+    def _upsert(self, batch: Batch) -> None: ...
+
+    @abstractmethod
+    def _remove(self, ids: Ids) -> int:
+        """Remove codes by different ids, increasing."""
+
+    @abstractmethod
+    def _search(
+        self,
+        packed: NDArray[np.uint8],
+        k: int,
+        wanted: ItemFilter,
+        nothing: tuple[NDArray[np.int32], Ids],
+    ) -> tuple[NDArray[np.int32], Ids]:
+        """Return distances and ids; `nothing` has those of an empty result."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -215,15 +292,23 @@ class EngineIndex(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _check(self, codes: ArrayLike, ids: ArrayLike | None, tags: ArrayLike | None) -> Batch:
-        batch = checked_batch(codes, ids, tags, self.n_bits, 0)
-        for tag in () if batch.tags is None else batch.tags:
-            if not self._can_store(tag):
-                raise InputError(
-                    f"tag {tag[:40]!r} cannot be stored; use text of up to {self.tag_bytes} bytes "
-                    "without a zero byte",
-                    "tags",
-                )
+    def _check(
+        self,
+        codes: ArrayLike,
+        ids: ArrayLike | None,
+        tags: ArrayLike | None,
+        domain: ArrayLike | None,
+    ) -> Batch:
+        batch = checked_batch(codes, ids, tags, domain, self.n_bits, kind=self.id_kind)
+        for entry in [] if batch.attributes is None else batch.attributes.entries:
+            texts = [("domain", entry.domain), *(("tags", tag) for tag in entry.tags)]
+            for argument, text in texts:
+                if not self._can_store(text):
+                    raise InputError(
+                        f"{text[:40]!r} cannot be stored; use text of up to {self.tag_bytes} bytes "
+                        "without a zero byte",
+                        argument,
+                    )
         return batch
 
     def _can_store(self, tag: str) -> bool:
@@ -239,6 +324,7 @@ def create_index(
     n_bits: int,
     *,
     search: SearchMode = "exact",
+    ids: IdKind = "numbers",
     about: Mapping[str, str] | None = None,
     replace: bool = False,
 ) -> EngineIndex:
@@ -256,13 +342,17 @@ def create_index(
     search : "exact" or "approximate", default="exact"
         "approximate" uses an HNSW index in PostgreSQL, which `finish` builds, and inverted lists in
         Milvus.
+    ids : "numbers" or "text", default="numbers"
+        Kind of the ids.
     about : dict of str, optional
         Where the codes come from; stored with them.
     replace : bool, default=False
         Drop an index of this name first.
     """
     engine, n_bits = _engine(url), check_number(n_bits, "n_bits", 1, MAX_BITS)
-    info = IndexInfo(n_bits, check_search_mode(search), dict(about or {}))
+    if ids not in get_args(IdKind):
+        raise InputError(unknown("kind of ids", str(ids), get_args(IdKind)), "ids")
+    info = IndexInfo(n_bits, check_search_mode(search), dict(about or {}), ids)
     check_name(name)
     session = engine.session_type(url)
     with session.close_on_error():
@@ -278,6 +368,7 @@ def build_index(
     ids: ArrayLike | None = None,
     *,
     tags: ArrayLike | None = None,
+    domain: ArrayLike | None = None,
     search: SearchMode = "exact",
     about: Mapping[str, str] | None = None,
     replace: bool = False,
@@ -289,20 +380,21 @@ def build_index(
     ----------
     url, name, n_bits, search, about
         As for `create_index`.
-    codes, ids, tags
-        As for `EngineIndex.add`; default ids are 0, 1, ...
+    codes, ids, tags, domain
+        As for `HammingIndex.add`; default ids are 0, 1, ...
     replace : bool, default=False
         Take the place of an index of this name, which is searched until then.
     reach : callable, optional
         Is called with the number of codes sent, and of all.
     """
     engine, n_bits = _engine(url), check_number(n_bits, "n_bits", 1, MAX_BITS)
-    info = IndexInfo(n_bits, check_search_mode(search), dict(about or {}))
+    kind = "numbers" if ids is None else kind_of(parse_ids(ids))
+    info = IndexInfo(n_bits, check_search_mode(search), dict(about or {}), kind)
     check_name(name)
     session = engine.session_type(url)
     with session.close_on_error():
         index = engine(session, name, info)
-        index._build(info, index._check(codes, ids, tags), reach, replace=replace)
+        index._build(info, index._check(codes, ids, tags, domain), reach, replace=replace)
     return index
 
 

@@ -1,10 +1,11 @@
 """An index in a collection of Milvus.
 
-The collection has the fields `id`, `code` and `tag`; its description is JSON with the properties of
-the index. It has a name of its own; the name of the index is an alias, which is moved to a new
-collection in one step. Then the old one is dropped. A collection that is being dropped answers as
-if it were empty: an operation therefore asks afterwards whether the alias has moved, and if so it
-is repeated. A property of the collection says whether it is still being built.
+The collection has the fields `id`, `code`, `domain` and `tags`; its description is JSON with the
+properties of the index. A code without tags has the empty tag. The collection has a name of its
+own; the name of the index is an alias, which is moved to a new collection in one step. Then the old
+one is dropped. A collection that is being dropped answers as if it were empty: an operation
+therefore asks afterwards whether the alias has moved, and if so it is repeated. A property of the
+collection says whether it is still being built.
 
 Milvus orders equal distances at random, so `nearest` asks for more codes than needed until all ties
 at the k-th place are known. Milvus has no transactions: an operation is sent as requests of some
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from time import time
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -29,23 +30,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..._core.errors import EngineError, InputError
 from ...codes import n_bytes
-from ..batch import (
-    Batch,
-    Ids,
-    check_number,
-    id_exists,
-    no_neighbors,
-    packed_codes,
-    whole_ids,
-)
+from ..attributes import Attributes, ItemFilter
+from ..batch import Batch, id_exists
+from ..ids import EMPTY, MAX_BYTES, Ids, parse_ids
 from .base import IDS_END, ConnectionLost, EngineIndex, EngineSession, IndexInfo, Reach, parse_url
 
 T = TypeVar("T")
 
 MOST = 16_384  # codes that Milvus returns per query; k must be smaller
 _MARK = "bridgehash"  # a key of the description: bridgehash created the collection
-_PROPERTIES = ("n_bits", "search", "about")  # in the description
-_FIELDS = {"id": "INT64", "code": "BINARY_VECTOR", "tag": "VARCHAR"}
+_PROPERTIES = ("n_bits", "search", "about", "ids")  # in the description
+_FIELDS = {"code": "BINARY_VECTOR", "domain": "VARCHAR", "tags": "ARRAY"}
+_ID_FIELDS = {"numbers": "INT64", "text": "VARCHAR"}
+_MAX_TAGS = 256  # of one code
 _STRONG = {"consistency_level": "Strong", "retry_times": 0}
 _N_LISTS = 128
 _PORT = 19530
@@ -59,6 +56,7 @@ _ROWS = 20_000  # per request
 _IDS = 5_000  # looked up per request
 _RESULTS = 200_000  # codes in one answer
 _HIGHEST_ID = 2**63 - 1
+_ROUNDS = 200  # of a bisection over ids
 
 
 class MilvusSession(EngineSession):
@@ -138,6 +136,7 @@ class MilvusIndex(EngineIndex):
 
     noun = "collection"
     tag_bytes = 4096
+    max_k = MOST - 1
     session_type = MilvusSession
     n_probe = 16
 
@@ -147,7 +146,8 @@ class MilvusIndex(EngineIndex):
 
     @classmethod
     def _create(cls, session: MilvusSession, name: str, info: IndexInfo, *, replace: bool) -> None:
-        nothing = Batch(np.empty((0, n_bytes(info.n_bits)), np.uint8), np.empty(0, np.int64), None)
+        no_codes = np.empty((0, n_bytes(info.n_bits)), np.uint8)
+        nothing = Batch(no_codes, EMPTY[info.ids].between(0, 0))
         cls(session, name, info)._build(info, nothing, lambda done, total: None, replace=replace)
 
     def _build(self, info: IndexInfo, batch: Batch, reach: Reach, *, replace: bool) -> None:
@@ -216,7 +216,8 @@ class MilvusIndex(EngineIndex):
         fields = {field["name"]: field["type"].name for field in record["fields"]}
         try:
             content = json.loads(record["description"])
-            if not (content[_MARK] and fields.items() >= _FIELDS.items()):
+            needed = {**_FIELDS, "id": _ID_FIELDS[content["ids"]]}
+            if not (content[_MARK] and fields.items() >= needed.items()):
                 raise KeyError(_MARK)
             return IndexInfo(*(content[field] for field in _PROPERTIES))
         except (ValueError, TypeError, KeyError) as error:
@@ -268,20 +269,45 @@ class MilvusIndex(EngineIndex):
         return self._on_current(lambda collection: self._count(collection, ""))
 
     def next_id(self) -> int:
+        self._check_numbers()
         return self._on_current(lambda collection: self._first_free_id(collection, 1))
 
-    def add(
-        self, codes: ArrayLike, ids: ArrayLike | None = None, *, tags: ArrayLike | None = None
-    ) -> Self:
-        batch = self._check(codes, ids, tags)
-        self._on_current(lambda collection: self._add(collection, batch, numbered=ids is None))
-        return self
+    @property
+    def domains(self) -> dict[str, int]:
+        return self._on_current(self._count_domains)
 
-    def _add(self, collection: str, batch: Batch, *, numbered: bool) -> None:
+    def _count_domains(self, collection: str) -> dict[str, int]:
+        """Count codes per domain; Milvus cannot group, so one query finds each further name."""
+        counts: dict[str, int] = {}
+        while True:
+            rule = f"domain not in {_literal(list(counts))}" if counts else ""
+            rows = self._query(collection, rule, "domain", limit=1)
+            if not rows:
+                return dict(sorted(counts.items()))
+            name = rows[0]["domain"]
+            counts[name] = self._count(collection, f"domain == {_literal(name)}")
+
+    def _check(
+        self,
+        codes: ArrayLike,
+        ids: ArrayLike | None,
+        tags: ArrayLike | None,
+        domain: ArrayLike | None,
+    ) -> Batch:
+        batch = super()._check(codes, ids, tags, domain)
+        entries = [] if batch.attributes is None else batch.attributes.entries
+        if any(len(entry.tags) > _MAX_TAGS for entry in entries):
+            raise InputError(f"more than {_MAX_TAGS} for one code; Milvus stores fewer", "tags")
+        return batch
+
+    def _add(self, batch: Batch, *, numbered: bool) -> None:
+        self._on_current(lambda collection: self._add_to(collection, batch, numbered=numbered))
+
+    def _add_to(self, collection: str, batch: Batch, *, numbered: bool) -> None:
         if numbered:
             first = self._first_free_id(collection, len(batch.ids))
             batch = batch._replace(ids=batch.ids + first)
-        elif len(batch.ids) and self._query_ids(collection, f"id >= {batch.ids[0]}", limit=1):
+        elif len(batch.ids) and self._query_ids(collection, _from(batch.ids[0]), limit=1):
             existing = self._existing(collection, batch.ids)
             if existing:
                 raise id_exists(min(existing))
@@ -300,12 +326,10 @@ class MilvusIndex(EngineIndex):
                 ) from error
             raise
 
-    def upsert(self, codes: ArrayLike, ids: ArrayLike, *, tags: ArrayLike | None = None) -> Self:
-        batch = self._check(codes, ids, tags)
-        self._on_current(lambda collection: self._upsert(collection, batch))
-        return self
+    def _upsert(self, batch: Batch) -> None:
+        self._on_current(lambda collection: self._upsert_to(collection, batch))
 
-    def _upsert(self, collection: str, batch: Batch) -> None:
+    def _upsert_to(self, collection: str, batch: Batch) -> None:
         done = 0
         for part in _parts(batch):
             try:
@@ -317,26 +341,25 @@ class MilvusIndex(EngineIndex):
                 ) from error
             done += len(part.ids)
 
-    def remove(self, ids: ArrayLike) -> int:
-        wanted = np.unique(whole_ids(ids))
-
+    def _remove(self, ids: Ids) -> int:
         def work(collection: str) -> int:
-            existing = np.array(self._existing(collection, wanted), np.int64)
+            existing = parse_ids(self._existing(collection, ids))
             self._delete(collection, existing)
             return len(existing)
 
         return self._on_current(work)
 
-    def search(
-        self, codes: ArrayLike, k: int = 10, *, tag: str | None = None
+    def _search(
+        self,
+        packed: NDArray[np.uint8],
+        k: int,
+        wanted: ItemFilter,
+        nothing: tuple[NDArray[np.int32], Ids],
     ) -> tuple[NDArray[np.int32], Ids]:
-        packed = packed_codes(codes, self.n_bits)
-        distances, ids = no_neighbors(len(packed), check_number(k, "k", 1, MOST - 1), self.n_bits)
-        if tag is not None and not self._can_store(tag):
-            return distances, ids
+        distances, ids = nothing
         exact = self.search_mode == "exact"
         n_probe = _N_LISTS if exact else min(self.n_probe, _N_LISTS)
-        rule = "" if tag is None else f"tag == {json.dumps(tag, ensure_ascii=False)}"
+        rule = _rule(wanted)
 
         def ask(collection: str, queries: NDArray[np.uint8], limit: int, extra: str) -> list[Hits]:
             answers = self._session.call(
@@ -350,8 +373,13 @@ class MilvusIndex(EngineIndex):
                     **_STRONG,
                 )
             )
-            pairs = [[(hit["distance"], hit["id"]) for hit in hits] for hits in answers]
-            return [Hits(*np.array(hits, np.int64).reshape(-1, 2).T) for hits in pairs]
+            return [
+                Hits(
+                    np.array([hit["distance"] for hit in hits], np.int64),
+                    parse_ids([hit["id"] for hit in hits]),
+                )
+                for hits in answers
+            ]
 
         found = self._on_current(
             lambda collection: nearest(packed, k, partial(ask, collection), exact=exact)
@@ -372,9 +400,10 @@ class MilvusIndex(EngineIndex):
 
     def _send(self, collection: str, batch: Batch, *, replace: bool) -> None:
         """Send one request; a retry replaces, because its rows may have been stored."""
-        tags = [""] * len(batch.ids) if batch.tags is None else batch.tags.tolist()
-        columns = zip(batch.ids.tolist(), batch.codes, tags, strict=True)
-        rows = [{"id": id_, "code": code.tobytes(), "tag": tag} for id_, code, tag in columns]
+        entries, numbers = batch.attributes or ([Attributes()], np.zeros(len(batch.ids), int))
+        fields = [{"domain": each.domain, "tags": list(each.tags) or [""]} for each in entries]
+        columns = zip(batch.ids.tolist(), batch.codes, numbers.tolist(), strict=True)
+        rows = [{"id": id_, "code": code.tobytes(), **fields[i]} for id_, code, i in columns]
 
         def work(client: Any) -> None:
             nonlocal replace
@@ -385,23 +414,32 @@ class MilvusIndex(EngineIndex):
 
     def _delete(self, collection: str, ids: Ids) -> None:
         for start in range(0, len(ids), _IDS):
-            part = ids[start : start + _IDS].tolist()
+            rule = f"id in {_literal(ids[start : start + _IDS].tolist())}"
             self._session.call(
-                lambda client, part=part: client.delete(collection, ids=part, retry_times=0)
+                lambda client, rule=rule: client.delete(collection, filter=rule, retry_times=0)
             )
 
-    def _query_ids(self, collection: str, rule: str, limit: int | None = None) -> list[int]:
-        """Return the ids that match a filter, up to `limit`."""
+    def _query(
+        self, collection: str, rule: str, field: str, limit: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Return a field of the codes that match a filter, up to `limit`."""
         options = _STRONG if limit is None else {**_STRONG, "limit": limit}
-        rows = self._session.call(
-            lambda client: client.query(collection, filter=rule, output_fields=["id"], **options)
+        rows: list[dict[str, Any]] = self._session.call(
+            lambda client: client.query(collection, filter=rule, output_fields=[field], **options)
         )
-        return [row["id"] for row in rows]
+        return rows
 
-    def _existing(self, collection: str, ids: Ids) -> list[int]:
+    def _query_ids(self, collection: str, rule: str, limit: int | None = None) -> list[Any]:
+        """Return the ids that match a filter, up to `limit`."""
+        return [row["id"] for row in self._query(collection, rule, "id", limit)]
+
+    def _existing(self, collection: str, ids: Ids) -> list[Any]:
         """Return those of the ids that exist."""
-        parts = [ids[start : start + _IDS].tolist() for start in range(0, len(ids), _IDS)]
-        return [known for part in parts for known in self._query_ids(collection, f"id in {part}")]
+        rules = [
+            f"id in {_literal(ids[start : start + _IDS].tolist())}"
+            for start in range(0, len(ids), _IDS)
+        ]
+        return [known for rule in rules for known in self._query_ids(collection, rule)]
 
     def _count(self, collection: str, rule: str) -> int:
         """Return the number of codes that match a filter."""
@@ -441,11 +479,21 @@ def _create_collection(
     from pymilvus import DataType
 
     def work(client: Any) -> None:
-        text = json.dumps({_MARK: 1, **{field: getattr(info, field) for field in _PROPERTIES}})
+        text = json.dumps({_MARK: 2, **{field: getattr(info, field) for field in _PROPERTIES}})
         schema = client.create_schema(auto_id=False, description=text)
-        schema.add_field("id", DataType.INT64, is_primary=True)
+        if info.ids == "numbers":
+            schema.add_field("id", DataType.INT64, is_primary=True)
+        else:
+            schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=MAX_BYTES)
         schema.add_field("code", DataType.BINARY_VECTOR, dim=8 * n_bytes(info.n_bits))
-        schema.add_field("tag", DataType.VARCHAR, max_length=tag_bytes)
+        schema.add_field("domain", DataType.VARCHAR, max_length=tag_bytes)
+        schema.add_field(
+            "tags",
+            DataType.ARRAY,
+            element_type=DataType.VARCHAR,
+            max_capacity=_MAX_TAGS,
+            max_length=tag_bytes,
+        )
         index = client.prepare_index_params()
         index.add_index(
             "code",
@@ -544,7 +592,7 @@ class Hits(NamedTuple):
     """What the server returned for one query, nearest first."""
 
     distances: NDArray[np.int64]
-    ids: NDArray[np.int64]
+    ids: Ids
 
 
 Ask = Callable[[NDArray[np.uint8], int, str], list[Hits]]  # queries, limit, filter
@@ -581,23 +629,24 @@ def _lowest_ties(query: NDArray[np.uint8], k: int, hits: Hits, ask: Ask) -> Hits
     """Return the k nearest codes when there are more ties at the k-th place than MOST.
 
     `hits` has all codes below the k-th distance. The lowest ids at that distance are found by
-    bisection over ids: below some id there are enough ties, but not more than fit in one answer.
+    bisection over the ids that the server has returned: up to some id there are enough ties, but
+    not more than fit in one answer.
     """
     at = hits.distances[k - 1 : k]
     below = hits.distances < at
     missing = k - int(below.sum())
     ties = np.sort(hits.ids[hits.distances == at])
-    low, high = 0, int(ties[missing - 1])
-    while low <= high:
-        middle = (low + high) // 2
-        part = ask(query, MOST, f"id <= {middle}")[0]
+    lowest: Any = None  # id up to which there are too few ties
+    for _ in range(_ROUNDS):  # fewer, unless codes are changed meanwhile
+        first = 0 if lowest is None else int(np.searchsorted(ties, lowest, "right"))
+        middle = (first + missing - 1) // 2  # up to the last of these there are enough
+        part = ask(query, MOST, _up_to(ties[middle]))[0]
         here = np.sort(part.ids[part.distances == at])
-        if _is_cut(part, MOST, at):
-            high = middle - 1
-        elif len(here) < missing:
-            low = middle + 1
-        else:
-            ties = here
+        if len(here) < missing:
+            lowest = ties[middle]
+            continue
+        ties = here
+        if not _is_cut(part, MOST, at):
             break
     return _first(
         Hits(
@@ -608,8 +657,30 @@ def _lowest_ties(query: NDArray[np.uint8], k: int, hits: Hits, ask: Ask) -> Hits
     )
 
 
+def _rule(wanted: ItemFilter) -> str:
+    """Return a filter as an expression of Milvus."""
+    rules = [] if wanted.domain is None else [f"domain == {_literal(wanted.domain)}"]
+    if wanted.tags is not None:
+        rules.append(f"array_contains_{wanted.match}(tags, {_literal(list(wanted.tags))})")
+    return " and ".join(rules)
+
+
+def _from(id_: Any) -> str:
+    return f"id >= {_literal(id_)}"
+
+
+def _up_to(id_: Any) -> str:
+    return f"id <= {_literal(id_)}"
+
+
+def _literal(value: Any) -> str:
+    """Return a number, a text or a list of them as part of an expression."""
+    return json.dumps(value if isinstance(value, str | list) else int(value), ensure_ascii=False)
+
+
 def _first(hits: Hits, k: int) -> Hits:
-    order = np.lexsort((hits.ids, hits.distances))[:k]
+    by_id = np.argsort(hits.ids, kind="stable")
+    order = by_id[np.argsort(hits.distances[by_id], kind="stable")][:k]
     return Hits(hits.distances[order], hits.ids[order])
 
 
@@ -628,6 +699,4 @@ def _shards(url: str) -> int:
 
 def _parts(batch: Batch) -> Iterator[Batch]:
     for start in range(0, len(batch.ids), _ROWS):
-        rows = slice(start, start + _ROWS)
-        tags = None if batch.tags is None else batch.tags[rows]
-        yield Batch(batch.codes[rows], batch.ids[rows], tags)
+        yield batch.rows(slice(start, start + _ROWS))

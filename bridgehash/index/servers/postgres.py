@@ -1,27 +1,31 @@
 """An index in a table of PostgreSQL, with pgvector.
 
-The table has the columns `id bigint`, `code bit(n)` and `tag text`; a JSON comment holds the search
-mode and the origin of the codes. Every operation is one transaction, also a whole build: a table
-that is not complete is never seen, and a build that is killed leaves nothing. If the connection is
-lost, or the server ends the transaction in favour of another one, it is repeated. The answer to a
-commit can be lost too: a writing transaction therefore asks for its number first, and after a new
-connection the server says whether that number was committed. So nothing is done twice.
+The table has the columns `id bigint` or `id text`, `code bit(n)`, `domain text` and `tags text[]`;
+a JSON comment holds the search mode and the origin of the codes. Every operation is one
+transaction, also a whole build: a table that is not complete is never seen, and a build that is
+killed leaves nothing. If the connection is lost, or the server ends the transaction in favour of
+another one, it is repeated. The answer to a commit can be lost too: a writing transaction therefore
+asks for its number first, and after a new connection the server says whether that number was
+committed. So nothing is done twice.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import struct
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ..._core.errors import EngineError, InputError
 from ...codes import MAX_BITS
-from ..batch import Batch, Ids, check_number, id_exists, no_neighbors, packed_codes, whole_ids
+from ..attributes import Attributes, ItemFilter
+from ..batch import Batch, id_exists
+from ..ids import IdKind, Ids, kind_of, parse_ids
 from .base import (
     IDS_END,
     Conflict,
@@ -82,14 +86,16 @@ SELECT q.place, near.id, near.distance
 FROM unnest(%(queries)s::bit({bits})[]) WITH ORDINALITY AS q (code, place)
 CROSS JOIN LATERAL (
     SELECT t.id, t.code <~> q.code AS distance FROM {table} t {where}
-    ORDER BY t.code <~> q.code, t.id LIMIT %(k)s
+    ORDER BY t.code <~> q.code, t.{key} LIMIT %(k)s
 ) near
-ORDER BY q.place, near.distance, near.id
+ORDER BY q.place, near.distance, near.{key}
 """
 _REPLACE = """
-INSERT INTO {table} AS old (id, code, tag) SELECT id, code, tag FROM {new} ORDER BY id
-ON CONFLICT (id) DO UPDATE SET code = excluded.code, tag = excluded.tag
-WHERE (old.code, old.tag) IS DISTINCT FROM (excluded.code, excluded.tag)
+INSERT INTO {table} AS old (id, code, domain, tags)
+SELECT id, code, domain, tags FROM {new} ORDER BY id
+ON CONFLICT (id) DO UPDATE SET code = excluded.code, domain = excluded.domain, tags = excluded.tags
+WHERE (old.code, old.domain, old.tags)
+    IS DISTINCT FROM (excluded.code, excluded.domain, excluded.tags)
 """
 
 
@@ -252,34 +258,36 @@ class PostgresIndex(EngineIndex):
         return self._session.read(self._table, lambda c: self._number(c, "count(*)"))
 
     def next_id(self) -> int:
+        self._check_numbers()
         return self._session.read(self._table, lambda c: self._first_free_id(c, 1))
 
-    def add(
-        self, codes: ArrayLike, ids: ArrayLike | None = None, *, tags: ArrayLike | None = None
-    ) -> Self:
-        batch = self._check(codes, ids, tags)
+    @property
+    def domains(self) -> dict[str, int]:
+        count = sql.SQL("SELECT domain, count(*) FROM {} GROUP BY domain").format(self._table)
+        rows = self._session.read(self._table, lambda c: c.execute(count).fetchall())
+        counts = {domain or "": n for domain, n in rows}
+        return {name: counts[name] for name in sorted(counts)}
 
+    def _add(self, batch: Batch, *, numbered: bool) -> None:
         def work(connection: Connection) -> None:
-            first = 0
-            if ids is None:  # no other client may take these ids meanwhile
+            chosen = batch
+            if numbered:  # no other client may take these ids meanwhile
                 lock = sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE")
                 connection.execute(lock.format(self._table))
                 first = self._first_free_id(connection, len(batch.ids))
+                chosen = batch._replace(ids=batch.ids + first)
             try:
-                numbered = batch._replace(ids=batch.ids + first)
-                _copy(connection, self._table, numbered, self.n_bits)
+                _copy(connection, self._table, chosen, self.n_bits)
             except errors.UniqueViolation as error:  # it names the lowest id that exists
-                known = re.search(r"\d+", (error.diag.message_detail or "").partition("=")[2])
-                raise id_exists(known[0] if known else "?") from error
+                known = re.search(r"=\((.*)\)", error.diag.message_detail or "", re.DOTALL)
+                raise id_exists(known[1] if known else "?") from error
 
         self._session.write(work)
-        return self
 
-    def upsert(self, codes: ArrayLike, ids: ArrayLike, *, tags: ArrayLike | None = None) -> Self:
-        batch = self._check(codes, ids, tags)
-        layout = sql.SQL(
-            "CREATE TEMPORARY TABLE {} (id bigint, code bit({}), tag text) ON COMMIT DROP"
-        ).format(_NEW, sql.Literal(self.n_bits))
+    def _upsert(self, batch: Batch) -> None:
+        layout = sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(
+            _NEW, _columns(self.n_bits, self.id_kind)
+        )
 
         def work(connection: Connection) -> None:
             connection.execute(layout)
@@ -287,10 +295,9 @@ class PostgresIndex(EngineIndex):
             connection.execute(sql.SQL(_REPLACE).format(table=self._table, new=_NEW))
 
         self._session.write(work)
-        return self
 
-    def remove(self, ids: ArrayLike) -> int:
-        wanted = whole_ids(ids).tolist()
+    def _remove(self, ids: Ids) -> int:
+        wanted = ids.tolist()
         # All clients lock rows in the order of their ids: so they do not wait for each other.
         lock = sql.SQL("SELECT id FROM {} WHERE id = ANY(%s) ORDER BY id FOR UPDATE")
         delete = sql.SQL("DELETE FROM {} WHERE id = ANY(%s)").format(self._table)
@@ -301,28 +308,33 @@ class PostgresIndex(EngineIndex):
 
         return self._session.write(work)
 
-    def search(
-        self, codes: ArrayLike, k: int = 10, *, tag: str | None = None
+    def _search(
+        self,
+        packed: NDArray[np.uint8],
+        k: int,
+        wanted: ItemFilter,
+        nothing: tuple[NDArray[np.int32], Ids],
     ) -> tuple[NDArray[np.int32], Ids]:
-        bits: Any = np.unpackbits(packed_codes(codes, self.n_bits), axis=1, count=self.n_bits)
+        bits: Any = np.unpackbits(packed, axis=1, count=self.n_bits)
         queries = [row.tobytes().decode("ascii") for row in bits + ord("0")]
-        statement = self._statement(tag)
-        step = max(1, min(_QUERIES, _RESULTS // check_number(k, "k", 1)))
+        statement, step = self._statement(wanted), max(1, min(_QUERIES, _RESULTS // k))
+        filters = {"tags": [tag for tag in wanted.tags or () if tag], "domain": wanted.domain}
 
         def work(connection: Connection) -> tuple[NDArray[np.int32], Ids]:
-            distances, ids = no_neighbors(len(queries), k, self.n_bits)
+            distances, ids = (array.copy() for array in nothing)
             self._configure(connection, k)
             for start in range(0, len(queries), step):
-                values = {"queries": queries[start : start + step], "k": k, "tag": tag}
+                values = {"queries": queries[start : start + step], "k": k, **filters}
                 rows = connection.execute(statement, values, prepare=False, binary=True).fetchall()
-                places, near, D = np.array(rows, np.int64).reshape(-1, 3).T
-                ranks = np.arange(len(places)) - np.searchsorted(places, places)
-                distances[start + places - 1, ranks] = D
-                ids[start + places - 1, ranks] = near
+                if not rows:
+                    continue
+                places, near, D = (list(column) for column in zip(*rows, strict=True))
+                at: Any = np.array(places, np.int64)
+                ranks = np.arange(len(at)) - np.searchsorted(at, at)
+                distances[start + at - 1, ranks] = np.array(D, np.int64)
+                ids[start + at - 1, ranks] = parse_ids(near)
             return distances, ids
 
-        if tag is not None and not self._can_store(tag):
-            return no_neighbors(len(queries), k, self.n_bits)
         return self._session.read(self._table, work)
 
     def finish(self) -> None:
@@ -349,10 +361,19 @@ class PostgresIndex(EngineIndex):
             raise InputError(f"no {n} consecutive ids below 2**53 are free; give ids", "ids")
         return int(row[0])
 
-    def _statement(self, tag: str | None) -> sql.Composed:
-        where = sql.SQL("" if tag is None else "WHERE t.tag = %(tag)s")
+    def _statement(self, wanted: ItemFilter) -> sql.Composed:
+        rules = [] if wanted.domain is None else [sql.SQL("t.domain = %(domain)s")]
+        if wanted.tags is not None:
+            every, untagged = wanted.match == "all", "" in wanted.tags
+            overlap = "t.tags @> %(tags)s::text[]" if every else "t.tags && %(tags)s::text[]"
+            parts = [overlap] if any(wanted.tags) else []
+            parts += ["t.tags = '{{}}'"] if untagged else []
+            rules.append(sql.SQL("({})".format((" AND " if every else " OR ").join(parts))))
+        where = sql.SQL("WHERE ") + sql.SQL(" AND ").join(rules) if rules else sql.SQL("")
+        # Text is ordered by code points, whatever the collation of the column is.
+        key = sql.SQL("id" if self.id_kind == "numbers" else 'id COLLATE "C"')
         bits = sql.Literal(self.n_bits)
-        return sql.SQL(_NEAREST).format(bits=bits, table=self._table, where=where)
+        return sql.SQL(_NEAREST).format(bits=bits, table=self._table, where=where, key=key)
 
     def _configure(self, connection: Connection, k: int) -> None:
         """Let this transaction scan all rows, or use the HNSW index."""
@@ -408,12 +429,21 @@ def _create_extension(session: PostgresSession) -> None:
 
 def _create_table(connection: Connection, name: str, info: IndexInfo) -> None:
     table = sql.Identifier(name)
-    layout = "(id bigint PRIMARY KEY, code bit({}) NOT NULL, tag text NOT NULL DEFAULT '')"
-    statement = sql.SQL("CREATE TABLE {} " + layout).format(table, sql.Literal(info.n_bits))
-    connection.execute(statement)
-    text = json.dumps({_MARK: 1, "search": info.search, "about": info.about})
+    columns = _columns(info.n_bits, info.ids)
+    connection.execute(sql.SQL("CREATE TABLE {} ({})").format(table, columns))
+    text = json.dumps({_MARK: 2, "search": info.search, "about": info.about})
     comment = sql.SQL("COMMENT ON TABLE {} IS {}").format(table, sql.Literal(text))
     connection.execute(comment)
+
+
+def _columns(n_bits: int, kind: str) -> sql.Composed:
+    """Return the columns of a table of codes."""
+    layout = (
+        "id {} PRIMARY KEY, code bit({}) NOT NULL, domain text NOT NULL DEFAULT '', "
+        "tags text[] NOT NULL DEFAULT '{{}}'"
+    )
+    key = sql.SQL("bigint" if kind == "numbers" else 'text COLLATE "C"')
+    return sql.SQL(layout).format(key, sql.Literal(n_bits))
 
 
 def _create_indexes(connection: Connection, name: str, search: str) -> None:
@@ -422,8 +452,8 @@ def _create_indexes(connection: Connection, name: str, search: str) -> None:
     if search == "approximate" and not _has_index(connection, name, "code"):
         build = sql.SQL("CREATE INDEX ON {} USING hnsw (code bit_hamming_ops)")
         connection.execute(build.format(table))
-    if not _has_index(connection, name, "tag"):
-        connection.execute(sql.SQL("CREATE INDEX ON {} (tag) WHERE tag <> ''").format(table))
+    if not _has_index(connection, name, "tags"):
+        connection.execute(sql.SQL("CREATE INDEX ON {} USING gin (tags)").format(table))
     connection.execute(sql.SQL("ANALYZE {}").format(table))
 
 
@@ -469,7 +499,10 @@ def _describe_table(connection: Connection, name: str, place: str) -> IndexInfo 
         return None
     comment, columns, unique = row
     length = re.fullmatch(r"bit\((\d+)\)", (columns or {}).get("code", ""))
-    if not (length and unique and columns.get("id") == "bigint" and columns.get("tag") == "text"):
+    kinds: dict[str, IdKind] = {"bigint": "numbers", "text": "text"}
+    kind = kinds.get((columns or {}).get("id", ""))
+    rest = {"domain": "text", "tags": "text[]"}
+    if not (length and unique and kind and rest.items() <= columns.items()):
         raise _holds_no_codes(place, name)
     if int(length[1]) > MAX_BITS:
         raise EngineError(
@@ -481,14 +514,14 @@ def _describe_table(connection: Connection, name: str, place: str) -> IndexInfo 
         content = {}
     ours = isinstance(content, dict) and _MARK in content
     if not ours:
-        return IndexInfo(int(length[1]), ours=False)
-    return IndexInfo(int(length[1]), content["search"], content["about"])
+        return IndexInfo(int(length[1]), ids=kind, ours=False)
+    return IndexInfo(int(length[1]), content["search"], content["about"], kind)
 
 
 def _holds_no_codes(place: str, name: str) -> EngineError:
     return EngineError(
-        f"{place}: table {name} holds no codes: it needs the columns id bigint (unique), "
-        "code bit(n) and tag text; choose another name"
+        f"{place}: table {name} holds no codes: it needs the columns id bigint or text (unique), "
+        "code bit(n), domain text and tags text[]; choose another name"
     )
 
 
@@ -527,41 +560,54 @@ def _copy(
     reach: Reach = lambda done, total: None,
 ) -> None:
     """Send a batch with COPY, in PostgreSQL's binary format."""
-    statement = sql.SQL("COPY {} (id, code, tag) FROM STDIN (FORMAT binary)").format(table)
-    with connection.cursor().copy(statement) as copy:
+    statement = sql.SQL("COPY {} (id, code, domain, tags) FROM STDIN (FORMAT binary)")
+    with connection.cursor().copy(statement.format(table)) as copy:
         copy.write(b"PGCOPY\n\xff\r\n\x00" + bytes(8))
         n = len(batch.ids)
         for start in range(0, n, _ROWS):
-            copy.write(b"".join(_binary_rows(batch, slice(start, start + _ROWS), n_bits)))
+            part = batch.rows(slice(start, start + _ROWS))
+            copy.write(b"".join(_binary_rows(part, n_bits)))
             reach(min(start + _ROWS, n), n)
         copy.write(b"\xff\xff")
 
 
-def _binary_rows(batch: Batch, rows: slice, n_bits: int) -> Iterator[bytes]:
-    """Yield rows of three fields, each after its length."""
-    codes, ids = batch.codes[rows], batch.ids[rows]
-    n_bytes = codes.shape[1]
-    fixed: Any = np.empty(
-        len(ids),
-        dtype=[
-            ("n_fields", ">i2"),
-            ("id_size", ">i4"),
-            ("id", ">i8"),
-            ("code_size", ">i4"),
-            ("n_bits", ">i4"),
-            ("code", "u1", (n_bytes,)),
-            ("tag_size", ">i4"),
-        ],
-    )
-    fixed["n_fields"], fixed["id_size"], fixed["id"] = 3, 8, ids
-    fixed["code_size"], fixed["n_bits"], fixed["code"] = 4 + n_bytes, n_bits, codes
-    if batch.tags is None:
-        fixed["tag_size"] = 0
-        yield fixed.tobytes()
-        return
-    tags = [tag.encode() for tag in batch.tags[rows]]
-    fixed["tag_size"] = [len(tag) for tag in tags]
-    data, width = fixed.tobytes(), fixed.itemsize
-    for i, tag in enumerate(tags):
-        yield data[i * width : (i + 1) * width]
-        yield tag
+def _binary_rows(batch: Batch, n_bits: int) -> Iterator[bytes]:
+    """Yield rows of four fields, each after its length."""
+    n, n_bytes = batch.codes.shape
+    entries, numbers = batch.attributes or ([Attributes()], np.zeros(n, np.intp))
+    tails = [_text_field(entry.domain) + _array_field(entry.tags) for entry in entries]
+    codes: Any = np.empty(n, [("size", ">i4"), ("n_bits", ">i4"), ("code", "u1", (n_bytes,))])
+    codes["size"], codes["n_bits"], codes["code"] = 4 + n_bytes, n_bits, batch.codes
+    if kind_of(batch.ids) == "numbers":
+        heads: Any = np.empty(n, [("n_fields", ">i2"), ("size", ">i4"), ("id", ">i8")])
+        heads["n_fields"], heads["size"], heads["id"] = 4, 8, batch.ids
+        if len(tails) == 1:  # rows of one width
+            parts = (heads, codes, np.frombuffer(tails[0] * n, np.uint8))
+            yield np.hstack([part.view(np.uint8).reshape(n, -1) for part in parts]).tobytes()
+            return
+        first = [bytes(head) for head in heads.view((np.void, heads.itemsize)).tolist()]
+    else:
+        first = [_HEAD.pack(4) + _text_field(text) for text in batch.ids.tolist()]
+    rows = codes.view((np.void, codes.itemsize)).tolist()
+    for head, code, number in zip(first, rows, numbers.tolist(), strict=True):
+        yield head
+        yield code
+        yield tails[number]
+
+
+_HEAD = struct.Struct(">h")  # number of fields
+_FIELD = struct.Struct(">i")  # length
+_ARRAY = struct.Struct(">iii")  # dimensions, whether there are nulls, type of the elements
+_TEXT_TYPE = 25
+
+
+def _text_field(text: str) -> bytes:
+    data = text.encode()
+    return _FIELD.pack(len(data)) + data
+
+
+def _array_field(texts: tuple[str, ...]) -> bytes:
+    data = _ARRAY.pack(1 if texts else 0, 0, _TEXT_TYPE)
+    if texts:
+        data += _FIELD.pack(len(texts)) + _FIELD.pack(1) + b"".join(map(_text_field, texts))
+    return _FIELD.pack(len(data)) + data

@@ -2,7 +2,7 @@
 
 import { counted, el } from "./dom.js";
 import { ListBox } from "./listbox.js";
-import { labelOf, thumbnail } from "./tiles.js";
+import { idOf, labelOf, tagsText, thumbnail } from "./tiles.js";
 
 const PAGE = 60;
 
@@ -22,14 +22,14 @@ export class Gallery {
     this.#parts = parts;
     this.on = on;
     this.#listbox = new ListBox(parts.list, {
-      pick: (option) => on.pick(this.#shown.domain, Number(option.dataset.id)),
+      pick: (option) => on.pick(this.#shown.domain, idOf(option)),
     });
     parts.more.addEventListener("click", () => this.#addPage(true));
   }
 
   get first() {
     const option = this.#listbox.options[0];
-    return option ? Number(option.dataset.id) : null;
+    return option ? idOf(option) : null;
   }
 
   // Show the items of a domain, unless they are shown already and `again` is false.
@@ -49,7 +49,7 @@ export class Gallery {
     this.#chosen = id;
     let tabbed = null;
     for (const option of this.#listbox.options) {
-      const chosen = Number(option.dataset.id) === id;
+      const chosen = idOf(option) === id;
       option.setAttribute("aria-selected", chosen);
       if (chosen) tabbed = option;
     }
@@ -100,7 +100,7 @@ export class Gallery {
   #address(offset, limit) {
     const { catalogue, domain, tag } = this.#shown;
     const parameters = new URLSearchParams({ domain, offset, limit });
-    if (tag) parameters.set("tag", tag);
+    if (tag) parameters.set("tags", tag);
     return `/v1/catalogues/${encodeURIComponent(catalogue.name)}/items?${parameters}`;
   }
 
@@ -108,9 +108,15 @@ export class Gallery {
     const { catalogue } = this.#shown;
     return el(
       "div",
-      { class: "tile", role: "option", "data-id": item.id, tabindex: -1, "aria-label": labelOf(item) },
+      {
+        class: "tile",
+        role: "option",
+        "data-id": JSON.stringify(item.id),
+        tabindex: -1,
+        "aria-label": labelOf(item),
+      },
       thumbnail(this.#api, item, catalogue.n_bits),
-      item.image ? null : el("span", { class: "caption" }, `${item.id} ${item.tag}`),
+      item.image ? null : el("span", { class: "caption" }, `${item.id} ${tagsText(item)}`),
     );
   }
 

@@ -4,7 +4,7 @@ import { RequestError } from "./api.js";
 import { pattern } from "./bits.js";
 import { acceptsImages } from "./catalogues.js";
 import { el } from "./dom.js";
-import { thumbnail } from "./tiles.js";
+import { tagsText, thumbnail } from "./tiles.js";
 
 let preview = ""; // address of the uploaded image that is shown
 
@@ -16,7 +16,7 @@ export function showQuery(root, api, info, item, query, file) {
   if (item) {
     shown = thumbnail(api, item, info.n_bits);
     const where = item.domain === "any" ? "" : ` of the ${item.domain} domain`;
-    words.push(el("strong", {}, item.tag || "no tag"));
+    words.push(el("strong", {}, tagsText(item) || "no tag"));
     words.push(el("span", { class: "soft" }, `item ${item.id}${where}`));
   } else if (file) {
     preview = URL.createObjectURL(file);
@@ -35,7 +35,7 @@ export function showQuery(root, api, info, item, query, file) {
 // Search with an item, a code or an image; returns the code of the query and the nearest items.
 export async function search(api, info, query, { k, tag, file }, signal) {
   const base = `/v1/catalogues/${encodeURIComponent(info.name)}/search`;
-  const options = tag ? { k, tag } : { k };
+  const options = tag ? { k, tags: tag } : { k };
   let response;
   if (!query.codes) {
     const form = { ids: [query.id], domain: query.domain, ...options };
@@ -56,6 +56,6 @@ export async function search(api, info, query, { k, tag, file }, signal) {
 export async function loadItem(api, info, query, signal) {
   if (query.codes) return null;
   const { id, domain } = query;
-  const base = `/v1/catalogues/${encodeURIComponent(info.name)}/items/${id}`;
+  const base = `/v1/catalogues/${encodeURIComponent(info.name)}/items/${encodeURIComponent(id)}`;
   return { ...(await api.get(`${base}?domain=${domain}`, signal)), domain };
 }

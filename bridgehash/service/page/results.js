@@ -3,7 +3,7 @@
 import { pattern } from "./bits.js";
 import { counted, el } from "./dom.js";
 import { ListBox } from "./listbox.js";
-import { labelOf, thumbnail } from "./tiles.js";
+import { idOf, labelOf, tagsText, thumbnail } from "./tiles.js";
 
 export class Column {
   #api;
@@ -41,7 +41,7 @@ export class Column {
     );
     this.#listbox = new ListBox(list, {
       focus: (option) => this.#focus(option),
-      pick: (option) => this.#toggle(Number(option.dataset.id)),
+      pick: (option) => this.#toggle(idOf(option)),
       leave: () => (this.#selected === null ? on.leave() : this.#toggle(null)),
     });
   }
@@ -97,7 +97,7 @@ export class Column {
   select(id) {
     this.#selected = this.ids.includes(id) ? id : null;
     for (const option of this.#listbox.options) {
-      option.setAttribute("aria-selected", Number(option.dataset.id) === this.#selected);
+      option.setAttribute("aria-selected", idOf(option) === this.#selected);
     }
     this.#compare(this.#focused ?? this.#selected);
   }
@@ -105,7 +105,7 @@ export class Column {
   // Highlight the item that is focused in the other column.
   highlight(id) {
     for (const option of this.#listbox.options) {
-      option.classList.toggle("counterpart", Number(option.dataset.id) === id);
+      option.classList.toggle("counterpart", idOf(option) === id);
     }
   }
 
@@ -114,7 +114,7 @@ export class Column {
   }
 
   #focus(option) {
-    const id = option ? Number(option.dataset.id) : null;
+    const id = option ? idOf(option) : null;
     if (id === this.#focused) return;
     this.#focused = id;
     this.#compare(id ?? this.#selected);
@@ -122,8 +122,9 @@ export class Column {
   }
 
   #isRelevant(hit) {
-    const tag = this.#query.item?.tag;
-    return tag && hit.tag && !this.#isQuery(hit) ? hit.tag === tag : null;
+    const { item } = this.#query;
+    if (!item?.tags.length || !hit.tags.length || this.#isQuery(hit)) return null;
+    return tagsText(hit) === tagsText(item); // tags are sorted
   }
 
   #isQuery(hit) {
@@ -145,7 +146,7 @@ export class Column {
         class: `tile hit ${{ true: "right", false: "wrong" }[right] ?? ""}`,
         role: "option",
         tabindex: -1,
-        "data-id": hit.id,
+        "data-id": JSON.stringify(hit.id),
         "aria-selected": "false",
         "aria-label": `${i + 1}: ${words}, ${hit.distance} of ${counted(nBits, "bit")} differ${verdict}`,
       },
@@ -155,7 +156,7 @@ export class Column {
         "span",
         { class: "caption" },
         mark ? el("span", { class: "mark" }, mark) : null,
-        this.#isQuery(hit) ? "the query" : hit.tag || `item ${hit.id}`,
+        this.#isQuery(hit) ? "the query" : tagsText(hit) || `item ${hit.id}`,
       ),
     );
   }
@@ -164,7 +165,7 @@ export class Column {
     const judged = this.#hits.map((hit) => this.#isRelevant(hit)).filter((right) => right !== null);
     if (!judged.length) return [];
     const n = judged.filter(Boolean).length;
-    const words = ` of ${judged.length} tagged ${this.#query.item.tag}`;
+    const words = ` of ${judged.length} tagged ${tagsText(this.#query.item)}`;
     return [el("strong", {}, String(n)), words];
   }
 

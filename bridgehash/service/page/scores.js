@@ -139,7 +139,7 @@ function note(scores) {
   const items = counted(scores.n_items, "item");
   const text =
     `In percent. Queries: ${queries} of the ${scores.query_domain} domain. Searched: ${items}. ` +
-    "An item is relevant if it has the tag of the query.";
+    "An item is relevant if it has the tags of the query.";
   return el("p", { class: "soft small" }, text);
 }
 

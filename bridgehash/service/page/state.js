@@ -38,9 +38,9 @@ export function writeState(state) {
       shown.append("code", `${name}:${code}`);
     }
   } else if (state.query) {
-    shown.set("q", `${state.query.domain}:${state.query.id}`);
+    shown.set("q", `${state.query.domain}:${JSON.stringify(state.query.id)}`);
   }
-  if (state.pin) shown.set("pin", `${state.pin.place}:${state.pin.id}`);
+  if (state.pin) shown.set("pin", `${state.pin.place}:${JSON.stringify(state.pin.id)}`);
   return `#${shown}`;
 }
 
@@ -53,6 +53,11 @@ function readQuery(given) {
 }
 
 function readPair(text, places) {
-  const [place, id] = (text ?? "").split(":");
-  return places.test(place) && /^\d{1,15}$/.test(id ?? "") ? { place, id: Number(id) } : null;
+  const [, place, json] = /^(\w+):(\d{1,15}|".*")$/.exec(text ?? "") ?? [];
+  if (!places.test(place ?? "")) return null;
+  try {
+    return { place, id: JSON.parse(json) };
+  } catch {
+    return null; // not JSON
+  }
 }

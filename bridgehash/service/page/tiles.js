@@ -25,5 +25,15 @@ function showImage(api, frame, item, nBits) {
 }
 
 export function labelOf(item) {
-  return item.tag ? `${item.tag}, item ${item.id}` : `item ${item.id}`;
+  const tags = tagsText(item);
+  return tags ? `${tags}, item ${item.id}` : `item ${item.id}`;
+}
+
+export function tagsText(item) {
+  return item.tags.join(", ");
+}
+
+// The id of an item is a number or a text; an attribute stores it as JSON.
+export function idOf(option) {
+  return JSON.parse(option.dataset.id);
 }

@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeVar
+from urllib.parse import quote
 
 import numpy as np
 from fastapi import Depends, Path, Query, Request
@@ -18,13 +19,15 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from ...codes import n_bytes
-from ...index.batch import MAX_ID, packed_codes
+from ...index.attributes import ItemFilter, Match, parse_filter
+from ...index.batch import packed_codes
+from ...index.ids import MAX_CHARACTERS, IdKind, Ids, parse_ids
 from ..bodies import S, is_quick, parse_json, parse_npy
 from ..catalogue import Catalogue
 from ..errors import PROBLEM_JSON, RequestError, invalid
 from ..memory import HeldMemory
 from ..middleware import HELD
-from ..schemas import ArrayContent, DomainName, RequestSchema
+from ..schemas import MAX_TAG, MAX_TAGS, ArrayContent, DomainName, RequestSchema
 from ..workers import Workers
 
 PREFIX = "/v1/catalogues/{catalogue}"
@@ -34,7 +37,15 @@ _BLOCK_ROWS = 1_000  # that are encoded at a time, to bound the working memory
 
 T = TypeVar("T")
 
-ItemId = Annotated[int, Path(alias="id", ge=0, le=MAX_ID)]
+ItemId = Annotated[str, Path(alias="id", min_length=1, max_length=MAX_CHARACTERS)]
+QueryTags = Annotated[
+    list[Annotated[str, Query(max_length=MAX_TAG)]] | None,
+    Query(max_length=MAX_TAGS, description="Only items of this tag; repeatable."),
+]
+QueryMatch = Annotated[Match, Query(description="Items must have any of the tags, or all.")]
+InDomain = Annotated[
+    str | None, Query(max_length=MAX_TAG, description="Only items of this domain.")
+]
 ItemDomain = Annotated[DomainName | None, Query(description="Default: the domain of the index.")]
 ContentType = Annotated[ArrayContent, Query(description="What the rows of a NumPy array are.")]
 
@@ -119,11 +130,32 @@ def json_list_response(record: dict[str, Any], name: str, values: Iterable[str])
     return Response(f"{head}{','.join(values)}]}}".encode(), media_type=JSON)
 
 
-def image_url(catalogue: Catalogue, domain: str, item: int) -> str | None:
-    """Return the address of the image of an item, if it has one."""
+def image_url(catalogue: Catalogue, domain: str, item: int | str) -> str | None:
+    """Return the address of the image of an item, if it has one; it needs no escapes in JSON."""
     if item not in catalogue.domains[domain].images:
         return None
-    return f"/v1/catalogues/{catalogue.name}/items/{item}/image?domain={domain}"
+    name = quote(str(item), safe="")
+    return f"/v1/catalogues/{catalogue.name}/items/{name}/image?domain={domain}"
+
+
+def item_ids(item: str, kind: IdKind | None) -> Ids:
+    """Return the id in a path, for an index with ids of this kind."""
+    if kind != "text" and item.isascii() and item.isdigit() and len(item) <= 16:
+        return np.array([int(item)])
+    if kind == "numbers":
+        raise RequestError(422, "ids of this catalogue are whole numbers", "id")
+    try:
+        return parse_ids([item])
+    except ValueError as error:
+        raise invalid(error, "id") from error
+
+
+def make_filter(tags: list[str] | None, match: Match, domain: str | None) -> ItemFilter | None:
+    """Return the filter of a request."""
+    try:
+        return parse_filter(tags, match, domain)
+    except ValueError as error:
+        raise invalid(error, getattr(error, "argument", "tags")) from error
 
 
 async def read_body(request: Request, *media_types: str) -> tuple[str, bytes]:

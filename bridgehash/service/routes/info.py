@@ -40,7 +40,7 @@ async def show_catalogue(workers: AppWorkers, catalogue: NamedCatalogue) -> Resp
 
 @router.get(PREFIX + "/scores", response_model=CatalogueScores, responses=errors(404, 422))
 async def show_scores(workers: AppWorkers, catalogue: NamedCatalogue) -> Response:
-    """Measure precision and recall by Hamming radius, with tags as classes.
+    """Measure precision and recall by Hamming radius; items with equal tags are of one class.
 
     The queries are at most 1,000 items of the query domain, or of the index if no queries are
     loaded.
@@ -100,5 +100,7 @@ def _describe(catalogue: Catalogue, writable: bool) -> dict[str, Any]:
             }
             for name, domain in catalogue.domains.items()
         },
+        "ids": catalogue.store.index.id_kind,
+        "items_per_domain": catalogue.store.index.domains,
         "writable": writable,
     }

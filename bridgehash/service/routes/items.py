@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated, Any
 
-import numpy as np
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from ...index import HammingIndex
 from ...index.changes import Add, Remove, Upsert
+from ...index.ids import parse_ids
 from .. import schemas
 from ..catalogue import Catalogue
 from ..errors import RequestError
@@ -43,31 +43,25 @@ async def list_items(
     domain: common.ItemDomain = None,
     offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
     limit: Annotated[int, Query(ge=1)] = 50,
-    tag: Annotated[schemas.Tag | None, Query(description="List only items of this tag.")] = None,
+    tags: common.QueryTags = None,
+    match: common.QueryMatch = "any",
+    in_domain: common.InDomain = None,
 ) -> Response:
     """List items of a domain, ordered by id."""
     common.check_count(limit, workers.settings.limits.page, "limit")
 
     def work() -> Response:
         name, index = catalogue.items(domain)
-        ids, total = index.page(offset, limit, tag=tag)
+        wanted = common.make_filter(tags, match, in_domain)
+        ids, total = index.page(offset, limit, **(wanted._asdict() if wanted else {}))
         info = {"catalogue": catalogue.name, "domain": name, "total": total, "offset": offset}
         return common.json_response({**info, "items": _describe(catalogue, name, index, ids)})
 
     return await workers.run_in_thread(work)
 
 
-@router.get("/items/{id}", response_model=schemas.Item, responses=common.errors(404, 422))
-async def show_item(
-    catalogue: common.NamedCatalogue, item: common.ItemId, domain: common.ItemDomain = None
-) -> Response:
-    """Show one item."""
-    name, index = catalogue.items(domain)
-    return common.json_response(_describe(catalogue, name, index, np.array([item]))[0])
-
-
 @router.get(
-    "/items/{id}/image",
+    "/items/{id:path}/image",
     response_class=Response,
     responses={200: _IMAGES, 304: {"description": "Not modified."}, **common.errors(404, 422)},
 )
@@ -79,7 +73,9 @@ async def show_image(
     domain: common.ItemDomain = None,
 ) -> Response:
     """Return the image of an item; 304 if the client has it already."""
-    path = catalogue.domain(domain, catalogue.index_domain)[1].images.get(item)
+    chosen = catalogue.domain(domain, catalogue.index_domain)[1]
+    kind = None if chosen.store is None else chosen.store.index.id_kind
+    path = chosen.images.get(common.item_ids(item, kind).tolist()[0])
     if path is None:
         raise RequestError(404, "this item has no image", "id")
     try:
@@ -92,6 +88,16 @@ async def show_image(
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(data, media_type=MEDIA_TYPES[path.suffix.lower()], headers=headers)
+
+
+@router.get("/items/{id:path}", response_model=schemas.Item, responses=common.errors(404, 422))
+async def show_item(
+    catalogue: common.NamedCatalogue, item: common.ItemId, domain: common.ItemDomain = None
+) -> Response:
+    """Show one item."""
+    name, index = catalogue.items(domain)
+    ids = common.item_ids(item, index.id_kind)
+    return common.json_response(_describe(catalogue, name, index, ids)[0])
 
 
 @writing.post(
@@ -143,16 +149,17 @@ async def remove_items(
     _, body = await common.read_body(request, common.JSON)
     form = await common.parse_form(request, common.JSON, body, schemas.RemoveRequest)
     common.check_count(len(form.ids), workers.settings.limits.rows, "ids")
-    result = await workers.change(catalogue, Remove(np.unique(form.ids)))
+    result = await workers.change(catalogue, Remove(parse_ids(form.ids)))
     return common.json_response({"removed": result.n_removed, "total": len(catalogue.store.index)})
 
 
-@writing.delete("/items/{id}", response_model=schemas.RemoveResponse, openapi_extra=_NEEDS_KEY)
+@writing.delete("/items/{id:path}", response_model=schemas.RemoveResponse, openapi_extra=_NEEDS_KEY)
 async def remove_item(
     workers: common.AppWorkers, catalogue: common.NamedCatalogue, item: common.ItemId
 ) -> Response:
     """Remove one item."""
-    result = await workers.change(catalogue, Remove(np.array([item])))
+    ids = common.item_ids(item, catalogue.store.index.id_kind)
+    result = await workers.change(catalogue, Remove(ids))
     if result.n_removed == 0:
         raise RequestError(404, f"no item {item}", "id")
     return common.json_response({"removed": 1, "total": len(catalogue.store.index)})
@@ -182,39 +189,38 @@ async def _insert(
 
 
 def _parse_items(max_rows: int, catalogue: Catalogue, form: schemas.AddRequest, kind: str) -> Any:
-    """Return codes, ids and tags of a form, if they match each other."""
+    """Return codes, ids, tags and domain of a form, if they match each other."""
     name, rows = common.pick_rows(form, "features", "codes")
     common.check_count(len(rows), max_rows, name)
+    domain, _ = catalogue.domain(form.domain, catalogue.index_domain)
     if name == "codes":
         codes = common.as_codes(rows, catalogue.n_bits, kind)
     else:
-        domain = catalogue.index_domain
         width = catalogue.domains[domain].encoder.n_features_in_
         codes = common.encode(catalogue, common.as_features(rows, width, kind), domain)
     for field, values in (("ids", form.ids), ("tags", form.tags)):
         if values is not None and len(values) != len(codes):
             problem = f"{len(values)} for {len(codes)} items; send one per item"
             raise RequestError(422, problem, field)
-    if form.ids is None:
-        return codes, None, form.tags
-    if len(np.unique(form.ids)) < len(form.ids):
+    if form.ids is not None and len(set(parse_ids(form.ids).tolist())) < len(form.ids):
         raise RequestError(422, "an id appears twice", "ids")
-    return codes, form.ids, form.tags
+    return codes, form.ids, form.tags, catalogue.name_of(domain)
 
 
 def _describe(
     catalogue: Catalogue, domain: str, index: HammingIndex, ids: Any
 ) -> list[dict[str, Any]]:
     try:
-        codes, tags = index.get(ids)
+        found = index.get(ids)
     except KeyError as error:
         raise RequestError(404, f"no item {error.args[0]}", "id") from error
     return [
         {
             "id": item,
-            "tag": tag,
+            "tags": tags,
+            "domain": own,
             "code": code.tobytes().hex(),
             "image": common.image_url(catalogue, domain, item),
         }
-        for item, code, tag in zip(ids.tolist(), codes, tags, strict=True)
+        for item, code, tags, own in zip(ids.tolist(), *found, strict=True)
     ]

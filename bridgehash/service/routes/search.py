@@ -10,8 +10,11 @@ from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
+from numpy.typing import NDArray
 from starlette.responses import Response
 
+from ...index.attributes import Attributes
+from ...index.ids import is_id, kind_of
 from .. import schemas
 from ..catalogue import Catalogue, SearchQuery, SearchResult
 from ..errors import RequestError
@@ -26,13 +29,11 @@ _QUERIES_PER_PAUSE = 2  # of a long search
 _PAUSE_SECONDS = 0.0005
 _THREAD_HITS = 256  # more hits are written as JSON in a thread
 _HIT_BYTES = 256  # working memory per hit
-_HIT = np.dtype([("id", "<i8"), ("distance", "<i4")])
 _IMAGES = tuple(f"image/{kind.lower()}" for kind in FORMATS)
 
 _NOT_JSON = Query(description="For a body that is not JSON.")
 K = Annotated[int, Query(ge=1, description="For a body that is not JSON.")]
 QueryDomain = Annotated[schemas.DomainName | None, _NOT_JSON]
-QueryTag = Annotated[schemas.Tag | None, _NOT_JSON]
 
 
 @router.post(
@@ -79,17 +80,20 @@ async def search(
     catalogue: common.NamedCatalogue,
     k: K = 10,
     domain: QueryDomain = None,
-    tag: QueryTag = None,
+    tags: common.QueryTags = None,
+    match: common.QueryMatch = "any",
+    in_domain: common.InDomain = None,
     content: common.ContentType = "features",
 ) -> Response:
     """Find the items nearest to features, codes or other items, by (distance, id).
 
     With `Accept: application/x-npy` the response is an array of (id, distance), one row per query.
-    If there are fewer than k items, the remaining ids are -1.
+    If there are fewer than k items, the remaining ids are -1, or empty if ids are text.
     """
     kind, body = await common.read_body(request, common.JSON, common.NPY)
 
-    parameters = {"k": k, "domain": domain, "tag": tag}
+    filters = {"tags": tags, "match": match, "in_domain": in_domain}
+    parameters = {"k": k, "domain": domain, **filters}
     schema = schemas.SearchRequest
     form = await common.parse_form(request, kind, body, schema, content, **parameters)
     check = partial(_parse_query, workers.settings.limits, catalogue, form, kind)
@@ -108,7 +112,9 @@ async def search_image(
     workers: common.AppWorkers,
     catalogue: common.NamedCatalogue,
     k: K = 10,
-    tag: QueryTag = None,
+    tags: common.QueryTags = None,
+    match: common.QueryMatch = "any",
+    in_domain: common.InDomain = None,
 ) -> Response:
     """Find the items nearest to an image. The service must be started with a backbone."""
     domain = catalogue.query_domain
@@ -116,11 +122,13 @@ async def search_image(
     if reader is None:
         raise RequestError(404, "no backbone: start the service with --backbone", "image")
     _check_k(workers.settings.limits, 1, k)
+    wanted = common.make_filter(tags, match, in_domain)
     _, body = await common.read_body(request, *_IMAGES)
     reserve = common.held_memory(request).reserve
     pixels = await workers.sandbox.decode(body, reader.name, reserve)
     X = await workers.run_in_thread(reader.features, pixels)
-    return await _respond(request, workers, catalogue, SearchQuery("features", X, domain, k, tag))
+    query = SearchQuery("features", X, domain, k, wanted)
+    return await _respond(request, workers, catalogue, query)
 
 
 def _parse_query(
@@ -135,7 +143,8 @@ def _parse_query(
         rows = common.as_codes(rows, catalogue.n_bits, kind)
     elif content == "features":
         rows = common.as_features(rows, domain.encoder.n_features_in_, kind)
-    return SearchQuery(content, rows, name, form.k, form.tag)
+    wanted = common.make_filter(form.tags, form.match, form.in_domain)
+    return SearchQuery(content, rows, name, form.k, wanted)
 
 
 def _check_k(limits: Limits, n_queries: int, k: int) -> None:
@@ -156,21 +165,29 @@ async def _respond(
         common.held_memory(request).reserve(n_hits * _HIT_BYTES)
     result = await workers.search(catalogue, query)
     if _accepts_npy(request):
-        array = np.empty(result.ids.shape, _HIT)
-        array["id"], array["distance"] = result.ids, result.distances
-        return common.npy_response(array)
+        return common.npy_response(_as_array(result))
     if n_hits < _THREAD_HITS:
         return _describe(catalogue, query, result)
     write = partial(_describe, catalogue, query, result, pauses=True)
     return await workers.run_in_thread(write, long=True)
 
 
+def _as_array(result: SearchResult) -> NDArray[Any]:
+    """Return ids and distances as one array; text has the width of the longest id."""
+    ids = result.ids
+    if kind_of(ids) == "text":
+        ids = np.where(is_id(ids), ids, "").astype(str)
+    array = np.empty(ids.shape, [("id", ids.dtype), ("distance", "<i4")])
+    array["id"], array["distance"] = ids, result.distances
+    return array
+
+
 def _describe(
     catalogue: Catalogue, query: SearchQuery, result: SearchResult, *, pauses: bool = False
 ) -> Response:
     info = {"catalogue": catalogue.name, "domain": query.domain, "n_bits": catalogue.n_bits}
-    tags: dict[str, str] = {}  # many hits share a tag
-    results = (_describe_query(catalogue, result, i, tags) for i in range(len(result.ids)))
+    known: dict[Attributes, str] = {}  # many hits share their attributes
+    results = (_describe_query(catalogue, result, i, known) for i in range(len(result.ids)))
     return common.json_list_response(info, "results", _with_pauses(results) if pauses else results)
 
 
@@ -183,7 +200,7 @@ def _with_pauses(results: Iterator[str]) -> Iterator[str]:
 
 
 def _describe_query(
-    catalogue: Catalogue, result: SearchResult, i: int, known_tags: dict[str, str]
+    catalogue: Catalogue, result: SearchResult, i: int, known: dict[Attributes, str]
 ) -> str:
     """Return the JSON of one query and its hits.
 
@@ -191,17 +208,19 @@ def _describe_query(
     """
     domain, codes = catalogue.index_domain, result.codes[i].tobytes().hex()
     digits, hits = 2 * result.queries.shape[1], []
-    columns = (result.ids[i].tolist(), result.distances[i].tolist(), result.tags[i].tolist())
-    for j, (item, distance, tag) in enumerate(zip(*columns, strict=True)):
-        if item < 0:
+    columns = (each[i].tolist() for each in (result.ids, result.distances, result.attributes))
+    for j, (item, distance, attributes) in enumerate(zip(*columns, strict=True)):
+        if attributes is None:
             break  # fewer than k items
-        if tag not in known_tags:
-            known_tags[tag] = json.dumps(tag)
-        url = common.image_url(catalogue, domain, item)  # needs no escapes
+        if attributes not in known:
+            tags, own = json.dumps(attributes.tags), json.dumps(attributes.domain)
+            known[attributes] = f'"tags":{tags},"domain":{own}'
+        url = common.image_url(catalogue, domain, item)
         image = "null" if url is None else f'"{url}"'
         code = codes[j * digits : (j + 1) * digits]
+        name = item if isinstance(item, int) else json.dumps(item)
         hits.append(
-            f'{{"id":{item},"distance":{distance},"tag":{known_tags[tag]},"code":"{code}",'
+            f'{{"id":{name},"distance":{distance},{known[attributes]},"code":"{code}",'
             f'"image":{image}}}'
         )
     return f'{{"code":"{result.queries[i].tobytes().hex()}","hits":[{",".join(hits)}]}}'

@@ -11,7 +11,20 @@ from bridgehash.codes import pack
 from bridgehash.index import HammingIndex
 
 # Quotes, escapes, blanks and other scripts must be stored unchanged.
-TAGS = ["", "shoes", "a'b\"c", "x\\ny", "line\nbreak", "\\", "日本", " shoes"]
+TAGS = ["", "shoes", "a'b\"c", "x\\ny", "line\nbreak", "\\", "日本", " shoes", "{a,b}", "NULL"]
+DOMAINS = ["", "photo", 'it\'s a "sketch"']
+FILTERS = [
+    {},
+    *({"tags": tag} for tag in [*TAGS, "unknown", "\x00", "\ud800"]),
+    {"tags": ["shoes", "日本"]},
+    {"tags": ["shoes", "日本"], "match": "all"},
+    {"tags": ["shoes", ""]},
+    {"tags": ["shoes", ""], "match": "all"},
+    {"tags": ["shoes", "\x00"]},
+    {"tags": ["shoes", "\x00"], "match": "all"},
+    *({"domain": domain} for domain in [*DOMAINS, "unknown", "\x00"]),
+    {"tags": ["shoes", "\\"], "domain": "photo"},
+]
 
 
 def random_codes(rng: np.random.Generator, n: int, n_bits: int, spread: float = 0.5) -> Any:
@@ -19,52 +32,98 @@ def random_codes(rng: np.random.Generator, n: int, n_bits: int, spread: float = 
 
 
 def random_tags(rng: np.random.Generator, n: int) -> Any:
-    return np.array(TAGS, dtype=object)[rng.integers(0, len(TAGS), n)]
+    """One text, or a list of up to three."""
+    chosen = [[TAGS[i] for i in rng.integers(0, len(TAGS), rng.integers(0, 4))] for _ in range(n)]
+    return [tags[0] if len(tags) == 1 else tags for tags in chosen]
 
 
-def assert_same_answers(index: Any, twin: HammingIndex, queries: Any, k: int, tag: Any) -> None:
+def random_domains(rng: np.random.Generator, n: int) -> Any:
+    return [DOMAINS[i] for i in rng.integers(0, len(DOMAINS), n)]
+
+
+def named(index: Any, numbers: Any) -> Any:
+    """Ids of the kind that an index has; texts are not in the order of the numbers."""
+    if index.id_kind == "numbers":
+        return numbers
+    odd = ["SKU'", 'a"b', "x\\", "日本", "Z é", "%", "z"]
+    return [f"{odd[i % len(odd)]}{i}" for i in np.asarray(numbers).tolist()]
+
+
+def assert_same_answers(
+    index: Any, twin: HammingIndex, queries: Any, k: int, filters: Any = None
+) -> None:
     for ours, expected in zip(
-        index.search(queries, k, tag=tag), twin.search(queries, k, tag=tag), strict=True
+        index.search(queries, k, **(filters or {})),
+        twin.search(queries, k, **(filters or {})),
+        strict=True,
     ):
         np.testing.assert_array_equal(ours, expected)
         assert ours.dtype == expected.dtype
 
 
-def check_same_answers(index: Any, *, n: int = 700, tags: list[Any]) -> None:
+def check_same_answers(index: Any, *, n: int = 700) -> None:
     """Few distinct distances, so there are ties at nearly every place."""
     rng = np.random.default_rng(index.n_bits)
     codes = random_codes(rng, n, index.n_bits, spread=0.2)
-    ids, given = rng.permutation(5 * n)[:n], random_tags(rng, n)
-    index.add(codes, ids, tags=given)
-    twin = HammingIndex(index.n_bits).add(codes, ids, tags=given)
+    ids, tags = named(index, rng.permutation(5 * n)[:n]), random_tags(rng, n)
+    domains = random_domains(rng, n)
+    index.add(codes, ids, tags=tags, domain=domains)
+    twin = HammingIndex(index.n_bits).add(codes, ids, tags=tags, domain=domains)
     queries = random_codes(rng, 9, index.n_bits, spread=0.2)
-    for tag in tags:
-        assert_same_answers(index, twin, queries, 12, tag)
-    assert_same_answers(index, twin, queries[:2], n + 5, None)
+    for filters in FILTERS:
+        assert_same_answers(index, twin, queries, 12, filters)
+    assert_same_answers(index, twin, queries[:2], n + 5)
     assert len(index) == n
+    assert index.domains == twin.domains
 
 
 def check_operations(index: Any, seed: int, n_steps: int) -> None:
     """Make the same random changes on an index in memory and compare all answers."""
     rng = np.random.default_rng(seed)
-    twin = HammingIndex(index.n_bits)
+    twin = HammingIndex(index.n_bits).add(random_codes(rng, 1, index.n_bits), named(index, [0]))
+    twin.remove(named(index, [0]))  # its ids are of the same kind
     for _ in range(n_steps):
         n = int(rng.integers(0, 9))
         ids, codes = rng.permutation(40)[:n], random_codes(rng, n, index.n_bits, spread=0.3)
+        ids = named(index, ids)
         tags = random_tags(rng, n) if rng.random() < 0.5 else None
+        domain = [None, "photo", random_domains(rng, n)][rng.integers(0, 3)]
+        more: Any = {"tags": tags, "domain": domain}
         step = rng.integers(0, 4)
         if step == 0:
-            same_outcome(index, twin, lambda one: len(one.add(codes, ids, tags=tags)))  # noqa: B023
+            same_outcome(index, twin, lambda one: len(one.add(codes, ids, **more)))  # noqa: B023
         elif step == 1:
-            same_outcome(index, twin, lambda one: len(one.upsert(codes, ids, tags=tags)))  # noqa: B023
+            same_outcome(index, twin, lambda one: len(one.upsert(codes, ids, **more)))  # noqa: B023
         elif step == 2:
             same_outcome(index, twin, lambda one: one.remove(ids))  # noqa: B023
         else:
-            same_outcome(index, twin, lambda one: len(one.add(codes, tags=tags)))  # noqa: B023
-        tag = None if rng.random() < 0.5 else TAGS[rng.integers(0, len(TAGS))]
+            same_outcome(index, twin, lambda one: len(one.add(codes, **more)))  # noqa: B023
+        filters = FILTERS[rng.integers(0, len(FILTERS))]
         assert_same_answers(
-            index, twin, random_codes(rng, 3, index.n_bits), int(rng.integers(1, 9)), tag
+            index, twin, random_codes(rng, 3, index.n_bits), int(rng.integers(1, 9)), filters
         )
+    assert index.domains == twin.domains
+
+
+def check_kinds_of_ids(index: Any) -> None:
+    """Ids of the other kind are refused, as in memory."""
+    twin = HammingIndex(index.n_bits).add(
+        random_codes(np.random.default_rng(0), 1, index.n_bits), named(index, [0])
+    )
+    twin.remove(named(index, [0]))
+    wrong = [1] if index.id_kind == "text" else ["1"]
+    code = random_codes(np.random.default_rng(0), 1, index.n_bits)
+    for step in (
+        lambda one: one.add(code, wrong),
+        lambda one: one.upsert(code, wrong),
+        lambda one: one.remove(wrong),
+    ):
+        same_outcome(index, twin, step)
+        assert "ids of this index are" in _outcome(index, step)[0]
+    if index.id_kind == "text":
+        same_outcome(index, twin, lambda one: one.next_id())
+        same_outcome(index, twin, lambda one: one.add(code))
+    assert len(index) == 0
 
 
 def same_outcome(index: Any, twin: HammingIndex, step: Any) -> None:

@@ -14,10 +14,11 @@ import pytest
 
 from bridgehash._core.errors import EngineError, InputError
 from bridgehash.index import HammingIndex
+from bridgehash.index.attributes import ItemFilter
 from bridgehash.index.servers import base, build_index, create_index, open_index
 from tests.index.servers.cases import (
-    TAGS,
     assert_same_answers,
+    check_kinds_of_ids,
     check_operations,
     check_same_answers,
     random_codes,
@@ -74,21 +75,55 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("n_bits", [1, 12, 64, 4096])
-def test_answers_are_those_of_the_index_in_memory(make: Make, n_bits: int) -> None:
-    check_same_answers(make(n_bits), tags=[None, *TAGS, "unknown", "\x00", "\ud800"])
+@pytest.mark.parametrize("ids", ["numbers", "text"])
+def test_answers_are_those_of_the_index_in_memory(make: Make, n_bits: int, ids: str) -> None:
+    check_same_answers(make(n_bits, ids=ids))
 
 
 @pytest.mark.parametrize(("n_bits", "seed"), [(5, 0), (70, 1)])
+@pytest.mark.parametrize("ids", ["numbers", "text"])
 def test_any_changes_leave_the_answers_of_the_index_in_memory(
-    make: Make, n_bits: int, seed: int
+    make: Make, n_bits: int, seed: int, ids: str
 ) -> None:
-    check_operations(make(n_bits), seed, n_steps=30)
+    check_operations(make(n_bits, ids=ids), seed, n_steps=30)
+
+
+@pytest.mark.parametrize("ids", ["numbers", "text"])
+def test_ids_of_the_other_kind_are_refused(make: Make, ids: str) -> None:
+    check_kinds_of_ids(make(8, ids=ids))
+
+
+def test_text_is_ordered_by_code_points_whatever_the_table_says(
+    postgres_url: str, name: str, execute: Any
+) -> None:
+    columns = 'id text COLLATE "und-x-icu" PRIMARY KEY, code bit(8), domain text, tags text[]'
+    try:
+        execute(f"CREATE TABLE {name} ({columns})")
+    except psycopg.Error:
+        columns = columns.replace(' COLLATE "und-x-icu"', "")  # a server without ICU
+        execute(f"CREATE TABLE {name} ({columns})")
+    texts = ["b", "B", "a", "é", "z", "\U0001f600", "\uffff", "_"]
+    with open_index(postgres_url, name) as index:
+        index.add(np.zeros((len(texts), 1), np.uint8), texts)
+        assert index.search([[0]], len(texts) + 1)[1].tolist() == [[*sorted(texts), None]]
+        with pytest.raises(InputError, match="id B is in the index already"):
+            index.add([[1], [1]], ["b", "B"])
+
+
+def test_a_built_index_has_ids_of_the_kind_it_was_given(postgres_url: str, name: str) -> None:
+    with build_index(
+        postgres_url, name, 8, [[1], [2]], ["b", "a"], tags=["x", ["x", "y"]], domain="photo"
+    ) as index:
+        assert (index.id_kind, index.domains) == ("text", {"photo": 2})
+    with open_index(postgres_url, name) as index:
+        assert index.id_kind == "text"
+        assert index.search([[0]], 2, tags=["x", "y"], match="all")[1].tolist() == [["a", None]]
 
 
 def test_a_code_is_its_bits_first_bit_first(make: Make, execute: Any, name: str) -> None:
-    make(12).add([[0b10010001, 0b01000000]], [7], tags=["shoes"])
-    rows = execute(f"SELECT id, code::text, tag FROM {name}").fetchall()
-    assert rows == [(7, "100100010100", "shoes")]
+    make(12).add([[0b10010001, 0b01000000]], [7], tags=[["shoes", "red"]], domain="photo")
+    rows = execute(f"SELECT id, code::text, domain, tags FROM {name}").fetchall()
+    assert rows == [(7, "100100010100", "photo", ["red", "shoes"])]
 
 
 def test_many_queries_go_in_several_round_trips(make: Make) -> None:
@@ -120,14 +155,16 @@ def test_an_upsert_twice_is_one(make: Make) -> None:
         index.upsert([[255], [254]], [1, 9], tags=["b", ""])
     assert len(index) == 3
     np.testing.assert_array_equal(index.search([[255]], 3)[1], [[1, 9, 0]])
-    np.testing.assert_array_equal(index.search([[255]], 2, tag="a")[1], [[0, -1]])
+    np.testing.assert_array_equal(index.search([[255]], 2, tags="a")[1], [[0, -1]])
 
 
 def test_tags_that_cannot_be_stored_are_refused(make: Make) -> None:
     index = make(8)
     for tag in ("zero\x00byte", "\ud800", "x" * 70_000):
-        with pytest.raises(InputError, match=r"tags: tag .* cannot be stored"):
-            index.add([[1]], tags=[tag])
+        with pytest.raises(InputError, match=r"tags: .* cannot be stored"):
+            index.add([[1]], tags=[["good", tag]])
+        with pytest.raises(InputError, match=r"domain: .* cannot be stored"):
+            index.add([[1]], domain=tag)
     assert len(index) == 0
 
 
@@ -146,10 +183,10 @@ def test_approximate_search_finds_nearly_all_and_exact_search_stays_exact(
     queries = codes[::100] ^ np.uint8(1)
     true, found = twin.search(queries, 10)[0], index.search(queries, 10)[0]
     assert (found <= true[:, -1:]).mean() > 0.95
-    assert index.search(queries, 10, tag="rare")[1].min() >= 0
+    assert index.search(queries, 10, tags="rare")[1].min() >= 0
     with open_index(postgres_url, name, search="exact") as exact:
-        for tag in (None, "rare"):
-            assert_same_answers(exact, twin, queries, 10, tag)
+        for filters in ({}, {"tags": "rare"}):
+            assert_same_answers(exact, twin, queries, 10, filters)
 
 
 def test_only_approximate_search_uses_hnsw(make: Make) -> None:
@@ -159,7 +196,7 @@ def test_only_approximate_search_uses_hnsw(make: Make) -> None:
     def plan() -> str:
         def work(connection: Any) -> str:
             index._configure(connection, 5)
-            statement = postgres_tables.sql.SQL("EXPLAIN ") + index._statement(None)
+            statement = postgres_tables.sql.SQL("EXPLAIN ") + index._statement(ItemFilter())
             values = {"queries": ["0" * 64], "k": 5}
             return str(connection.execute(statement, values).fetchall())
 
@@ -318,10 +355,10 @@ def test_a_missing_driver_names_the_extra_to_install(
 
 def test_a_table_of_another_layout_is_refused(postgres_url: str, name: str, execute: Any) -> None:
     for columns in (
-        "id bigint PRIMARY KEY, code bit(8), label text",
-        "id integer PRIMARY KEY, code bit(8), tag text",
-        "id bigint, code bit(8), tag text",
-        "id bigint PRIMARY KEY, code varbit(8), tag text",
+        "id bigint PRIMARY KEY, code bit(8), domain text, tag text",
+        "id integer PRIMARY KEY, code bit(8), domain text, tags text[]",
+        "id bigint, code bit(8), domain text, tags text[]",
+        "id bigint PRIMARY KEY, code varbit(8), domain text, tags text[]",
         "",
     ):
         execute(f"CREATE TABLE {name} ({columns})")
@@ -340,7 +377,8 @@ def test_a_table_of_another_program_is_searched_but_never_dropped(
 ) -> None:
     make(8).drop()
     execute(
-        f"CREATE TABLE {name} (id bigint PRIMARY KEY, code bit(8), tag text, price int DEFAULT 1)"
+        f"CREATE TABLE {name} (id bigint PRIMARY KEY, code bit(8), domain text, tags text[], "
+        "price int DEFAULT 1)"
     )
     with open_index(postgres_url, name) as index:
         assert index.add([[1], [2]]).upsert([[7]], [1]).search([[7]], 1)[0] == [[0]]
@@ -380,13 +418,16 @@ def test_bad_parameters_are_named(make: Make, postgres_url: str, name: str, exec
         ("n_bits", lambda: create_index(postgres_url, name, 4097)),
         ("search", lambda: create_index(postgres_url, name, 8, search="hnsw")),
         ("search", lambda: open_index(postgres_url, name, search="ivf")),
+        ("ids", lambda: create_index(postgres_url, name, 8, ids="uuid")),
         ("codes", lambda: make(8).add(np.array([[1.0]]))),
     ]:
         with pytest.raises(InputError) as caught:
             attempt()
         assert caught.value.argument == argument
     execute(f"DROP TABLE {name}")
-    execute(f"CREATE TABLE {name} (id bigint PRIMARY KEY, code bit(4097), tag text)")
+    execute(
+        f"CREATE TABLE {name} (id bigint PRIMARY KEY, code bit(4097), domain text, tags text[])"
+    )
     with pytest.raises(EngineError, match="codes of 4097 bits; at most 4096 are allowed"):
         open_index(postgres_url, name)
 
@@ -440,7 +481,7 @@ def test_indexes_and_constraints_are_named_after_the_table(
                     postgres_url, table, 8, [[1]], search="approximate", replace=True
                 ).close()
                 found = [row[0] for row in execute(parts, [table, table]).fetchall()]
-                endings = ["_code_idx", "_pkey", "_tag_idx"]
+                endings = ["_code_idx", "_pkey", "_tags_idx"]
                 assert {part for part in found if not part.endswith("_not_null")} == {
                     table[: 63 - len(ending)] + ending for ending in endings
                 }
