@@ -36,7 +36,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from bridgehash import LinearEncoder, save
+from bridgehash import LinearEncoder, load, save
 from bridgehash.features.gist import DIMENSION
 from bridgehash.index import HammingIndex
 from bridgehash.models.provenance import origin
@@ -399,7 +399,7 @@ def served(n: int, *options: str) -> Iterator[Server]:
             model, index = folder / f"{catalogue}.bh", folder / f"{catalogue}.bhi"
             save(LinearEncoder(rng.normal(size=(width, 64)), np.zeros(width)), model)
             codes = HammingIndex(64).add(rng.integers(0, 256, (rows, 8), dtype=np.uint8))
-            codes.about = origin(model, None)
+            codes.about = origin(load(model), None)
             codes.save(index)
             line += ["--model", str(model), "--index", str(index)]
         line += ["--backbone", "-", "--backbone", "gist"]

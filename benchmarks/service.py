@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bridgehash import LinearEncoder, save
+from bridgehash import LinearEncoder, load, save
 from bridgehash.index import HammingIndex
 from bridgehash.models.provenance import origin
 
@@ -59,7 +59,7 @@ def served(n: int, bits: int) -> Iterator[Server]:
         model, index = Path(folder, "model.bh"), Path(folder, "items.bhi")
         save(LinearEncoder(rng.normal(size=(WIDTH, bits)), np.zeros(WIDTH)), model)
         codes = HammingIndex(bits).add(rng.integers(0, 256, (n, bits // 8), dtype=np.uint8))
-        codes.about = origin(model, None)
+        codes.about = origin(load(model), None)
         codes.save(index)
         line = [sys.executable, "-m", "bridgehash", "serve", "--port", "0"]
         line += ["--model", str(model), "--index", str(index)]

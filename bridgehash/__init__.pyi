@@ -53,6 +53,9 @@ from .ath import (
     GivenStart as GivenStart,
 )
 from .ath import (
+    Known as Known,
+)
+from .ath import (
     LabelBipartite as LabelBipartite,
 )
 from .ath import (
@@ -182,6 +185,9 @@ from .metrics import (
 )
 from .models import (
     AnchorKernel as AnchorKernel,
+)
+from .models import (
+    Domains as Domains,
 )
 from .models import (
     LinearEncoder as LinearEncoder,

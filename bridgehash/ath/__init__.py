@@ -13,6 +13,7 @@ from .pairs import PairStart, PartnerSearch
 from .propagation import Propagation
 from .starts import (
     GivenStart,
+    Known,
     LabelStart,
     PCAStart,
     Start,
@@ -28,6 +29,7 @@ __all__ = [
     "ClassCodes",
     "GivenBipartite",
     "GivenStart",
+    "Known",
     "LabelBipartite",
     "LabelStart",
     "PCAStart",

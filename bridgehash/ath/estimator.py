@@ -20,12 +20,12 @@ from .._core.errors import InputError, unknown
 from .._core.validation import Flag, OneOf, Range, Rules, check_parameters
 from ..codes import MAX_BITS, pack
 from ..models.base import About, BaseTransferHasher
-from ..models.contents import Contents, Digest, Maybe, Number, Texts, Values
+from ..models.contents import Contents, Digest, Entries, Maybe, Number, Values
 from ..models.training import Inputs
 from ..neighbors.graphs import Graph, on_host
 from .fit import RuntimeOptions, learn, open_domains
 from .frozen import frozen_inputs
-from .joining import class_codes, founded_on, learn_to_join
+from .joining import adopted_space, class_codes, learn_to_join
 from .presets import NAMED_PARTS, PRESETS, Published, part, preset
 
 
@@ -142,8 +142,8 @@ class ATH(BaseTransferHasher):
         The classes of all domains.
     class_codes_ : uint8 array of shape (n_classes, ceil(n_bits / 8)), or None
         The code of each class: the majority of each bit in the codes of its training rows.
-    code_space_ : str
-        A digest of the encoder or codes that all codes can be compared with.
+    code_space_ : str or None
+        A digest of what was frozen; see `code_space`.
     lam_ : float
         The weight of T2 that was used.
     agreement_ : float or None
@@ -194,9 +194,9 @@ class ATH(BaseTransferHasher):
         "tol": Range(0),
     }
     _contents: ClassVar[Contents] = BaseTransferHasher._contents | {
-        "classes_": Maybe(Texts("c")),
+        "classes_": Maybe(Entries("c")),
         "class_codes_": Maybe(Values("c b", "u")),
-        "code_space_": Digest(),
+        "code_space_": Maybe(Digest()),
         "lam_": Number(Range(0)),
         "agreement_": Maybe(Number(Range(-np.inf))),
         "ridge_": Number(Range(0, above=True)),
@@ -376,7 +376,7 @@ class ATH(BaseTransferHasher):
             name: pack(to_numpy(B)) for name, B in zip(inputs.names, result.codes, strict=True)
         }
         self.classes_, self.class_codes_ = class_codes(data, result.codes)
-        self.code_space_ = founded_on(frozen, self)
+        self.code_space_ = adopted_space(frozen)
         self.bipartite_graph_: Graph = on_host(result.solution.W[0])
         self.lam_ = float(result.solution.lam)
         self.ridge_ = float(result.solution.ridges[0])
@@ -391,8 +391,7 @@ class ATH(BaseTransferHasher):
 
         It is that of the frozen domain, or else of the first one, and stays when others join.
         """
-        check_is_fitted(self, "encoders_")
-        return self.code_space_
+        return super().code_space() if self.code_space_ is None else self.code_space_
 
     def join(
         self,

@@ -16,6 +16,7 @@ from .._core.validation import check_domain, check_name
 from ..codes import pack
 from ..models.base import BaseHasher, BaseTransferHasher
 from ..models.encoder import LinearEncoder
+from ..models.provenance import code_space
 from ..models.training import Domains
 from ..streaming.blocks import read_all
 from .class_codes import group_sums
@@ -37,18 +38,14 @@ def class_codes(
     return data.classes.tolist(), pack(sums)
 
 
-def founded_on(frozen: Mapping[str, Any] | None, model: BaseTransferHasher) -> str:
-    """Return the code space of a model: that of its frozen domain, or of its first encoder."""
+def adopted_space(frozen: Mapping[str, Any] | None) -> str | None:
+    """Return the code space of what is frozen; None if nothing is."""
     for given in (frozen or {}).values():
         given = given[0] if isinstance(given, tuple) else given
-        if isinstance(given, BaseTransferHasher):
-            return given.code_space()
-        if isinstance(given, BaseHasher):
-            return given.encoder_.fingerprint()
-        if isinstance(given, LinearEncoder):
-            return given.fingerprint()
+        if isinstance(given, BaseTransferHasher | BaseHasher | LinearEncoder):
+            return code_space(given)
         return hashlib.sha256(to_numpy(given).tobytes()).hexdigest()
-    return next(iter(model.encoders_.values())).fingerprint()
+    return None
 
 
 def learn_to_join(
@@ -87,9 +84,8 @@ def learn_to_join(
     X = _rows(X, "X")
     labels = {to: y_to, name: y}
     if method is None:
-        other = X_to if X_to is not None else np.empty((len(frozen), 0))
-        given = {"y_source": _given(y_to), "y_target": _given(y), "pairs": pairs}
-        chosen, _ = choose_preset(other, X, **given, frozen=True)
+        known = {domain: np.asarray(each) for domain, each in labels.items() if each is not None}
+        chosen, _ = choose_preset({to: X_to, name: X}, known, pairs, frozen=True)
         method = type(model)(model.n_bits, **preset(chosen), random_state=model.random_state)
     elif method.n_bits != model.n_bits:
         raise InputError(f"has {method.n_bits} bits, the model {model.n_bits}", "method")
@@ -100,7 +96,3 @@ def learn_to_join(
 
 def _rows(X: Any, name: str) -> Array:
     return check_domain(X if isinstance(X, np.ndarray) else read_all(X, name), name)
-
-
-def _given(y: Any) -> NDArray[Any] | None:
-    return None if y is None else np.asarray(y)

@@ -205,49 +205,61 @@ def preset(
     return {key: deepcopy(value) for key, value in known[name].items()} | dict(parameters or {})
 
 
-_KERNEL_ROWS = 100_000  # of both domains; similarities to 3,000 anchors then take 2.4 GB
+_KERNEL_ROWS = 100_000  # of all domains; similarities to 3,000 anchors then take 2.4 GB
 
 
 def choose_preset(
-    X_source: Any,
-    X_target: Any,
-    *,
-    y_source: Any = None,
-    y_target: Any = None,
+    X: Mapping[str, Any],
+    y: Mapping[str, Any] | None = None,
     pairs: Any = None,
+    *,
     published: bool = False,
     in_blocks: bool = False,
     frozen: bool = False,
 ) -> tuple[str, str]:
     """Choose the preset of ATH that suits the given data; also return the reason in words.
 
-    With `published`, one of the four variants of the paper. `in_blocks` says that rows may be read
-    in blocks, which a kernel does not allow, and `frozen` that codes of one domain must not change.
+    Parameters
+    ----------
+    X : mapping from names of domains to rows, the source first
+        None for a domain of which only codes are known.
+    y, pairs
+        As for `ATH.fit`.
+    published : bool
+        Choose one of the four variants of the paper.
+    in_blocks : bool
+        Rows may be read in blocks, which a kernel does not allow.
+    frozen : bool
+        Codes of one domain must not change.
 
+    Examples
+    --------
     >>> import numpy as np
-    >>> X, y = np.ones((3, 2)), np.array([0, 1, -1])
-    >>> choose_preset(X, X, y_source=y)
+    >>> X = {"source": np.ones((3, 2)), "target": np.ones((3, 2))}
+    >>> choose_preset(X, {"source": np.array([0, 1, -1])})
     ('propagated', 'some rows are labelled')
     """
+    known = y or {}
+    labels = class_ids(*(known.get(name) for name in X))
     if published:
-        if y_source is None:
+        if labels[0] is None:
             return "unsupervised", "no labels of the source"
-        if y_target is None:
+        if labels[1] is None:
             return "semi_supervised", "labels of the source"
         return "supervised", "labels of both domains"
     if pairs is not None:
         return "paired", "pairs given"
-    labels = class_ids(y_source, y_target)
-    if any(y is not None for y in labels):
-        if all(y is not None and (y >= 0).all() for y in labels):
+    rows = [domain for domain in X.values() if domain is not None]
+    if any(ids is not None for ids in labels):
+        if all(ids is not None and (ids >= 0).all() for ids in labels):
             if in_blocks:
                 return "supervised", "all rows are labelled; a kernel cannot read rows in blocks"
-            if X_source.shape[0] + X_target.shape[0] > _KERNEL_ROWS:
+            if sum(domain.shape[0] for domain in rows) > _KERNEL_ROWS:
                 return "supervised", f"all rows are labelled; more than {_KERNEL_ROWS:,} of them"
             return "kernel", "all rows are labelled"
         if frozen:
             return "adopted", "some rows are labelled, codes are frozen"
         return "propagated", "some rows are labelled"
-    if X_source.shape[1] == X_target.shape[1]:
+    if len(rows) == len(X) and len({domain.shape[1] for domain in rows}) == 1:
         return "unsupervised", "no labels, equal numbers of columns"
     return "structural", "no labels, different columns"

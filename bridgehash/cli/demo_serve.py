@@ -153,6 +153,6 @@ def _catalogue(folder: Path, data: DemoData, method: MethodSpec, n_bits: int) ->
         (hasher.target_encoder_, "target", data.queries, indexes[1]),
     ):
         index = HammingIndex(n_bits).add(encoder.encode(part.X), tags=part.tags, domain=domain)
-        index.about = origin(model, domain)
+        index.about = origin(hasher, domain)
         index.save(path)
     return Files(model, *indexes, data.items.pictures, data.queries.pictures, data.backbone)

@@ -32,7 +32,7 @@ MANIFEST = "_bridgehash.json"  # readers of a folder skip names that begin with 
 _SUFFIXES = (".npy", ".parquet")
 _LISTED = 10  # bad shards that are named
 
-About = dict[str, str]  # model, n_bits and, for a two-domain model, domain
+About = dict[str, str]  # code space, n_bits and, for a two-domain model, domain
 Stamps = dict[str, list[int]]  # size and modification time of each input, by its name
 
 Features = Annotated[
@@ -88,8 +88,9 @@ def encode(
         if ids is not None:
             raise InputError("works with one file; files of a folder may have a column id", "--ids")
         _check_folders(Path(data), out)
-        encoder = encoder_of(load(model), model, domain, "--domain")
-        about = origin(model, domain) | {"n_bits": str(encoder.n_bits)}
+        loaded = load(model)
+        encoder = encoder_of(loaded, model, domain, "--domain")
+        about = origin(loaded, domain) | {"n_bits": str(encoder.n_bits)}
         with on_cluster(scheduler):
             encode_folder(encoder, about, Path(data), out, replace=replace)
         return
@@ -100,13 +101,15 @@ def encode(
         raise InputError("needs an output that ends in .parquet", "--ids")
     path = check_output(out)
     check_not_an_input(path, data, ids or "")
-    encoder = encoder_of(load(model), model, domain, "--domain")
+    loaded = load(model)
+    encoder = encoder_of(loaded, model, domain, "--domain")
     X = read_features(data, encoder, model)
     names = None if ids is None else read_row_labels(ids, len(X), data, "id")
     started = perf_counter()
     codes = encode_rows(encoder, X, "encode", data)
     seconds = perf_counter() - started
-    write_codes(path, codes, names)
+    about = origin(loaded, domain) | {"n_bits": str(encoder.n_bits)}
+    write_codes(path, codes, names, about)
     written = f"{path} ({decimal(path.stat().st_size)})"
     show_fields(_fields(encoder, len(X), written, seconds))
 
@@ -205,7 +208,7 @@ def _plan(shards: list[Path], out: Path, about: About, *, replace: bool) -> dict
 
 def _check_same_origin(known: About, about: About, out: Path) -> None:
     """Refuse codes of two models, or of two domains, in one folder."""
-    for name in ("model", "domain", "n_bits"):
+    for name in ("code_space", "domain", "n_bits"):
         if known.get(name) != about.get(name):
             what = f"the {known.get('domain')} domain" if name == "domain" else "another model"
             raise InputError(
@@ -273,7 +276,8 @@ def encode_shard(
         codes = _shard_codes(encoder, shard, stamp)
         if _manifest(out.parent).get("about") != about:
             raise InputError("another model writes codes there; run it again", str(out.parent))
-        write_codes(out, codes, _shard_ids(shard))
+        written = about if out.suffix.lower() == ".parquet" else None  # else it is in the manifest
+        write_codes(out, codes, _shard_ids(shard), written)
     except (ValueError, OSError) as error:
         return ShardResult(0, str(error))
     return ShardResult(len(codes))

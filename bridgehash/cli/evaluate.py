@@ -28,10 +28,12 @@ LabelsQueries = Annotated[str, typer.Option(metavar="SPEC", help="Labels of the 
 Database = Annotated[str, typer.Option(metavar="SPEC", help="Features of the database.")]
 LabelsDatabase = Annotated[str, typer.Option(metavar="SPEC", help="Labels of the database.")]
 DomainQueries = Annotated[
-    opt.DomainOption | None, typer.Option(help="Domain of the queries.", show_default="target")
+    str | None,
+    typer.Option(metavar="NAME", help="Domain of the queries.", show_default="target"),
 ]
 DomainDatabase = Annotated[
-    opt.DomainOption | None, typer.Option(help="Domain of the database.", show_default="source")
+    str | None,
+    typer.Option(metavar="NAME", help="Domain of the database.", show_default="source"),
 ]
 
 

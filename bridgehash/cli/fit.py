@@ -1,4 +1,4 @@
-"""`bridgehash fit`: learn hash functions for two domains and save them."""
+"""`bridgehash fit`: learn hash functions for two or more domains and save them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rich.filesize import decimal
 from bridgehash._core.errors import BridgeWarning, InputError, named, unknown
 from bridgehash.cli import options as opt
 from bridgehash.cli.console import counted, may_animate, note, say, show_fields
+from bridgehash.cli.domains import MODEL_SUFFIXES, Data
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
     from bridgehash.ath.fit import RuntimeOptions
     from bridgehash.models.base import BaseTransferHasher
 
-Data = dict[str, Any]  # X_source, X_target and, if given, y_source, y_target, pairs
 
-MODEL_SUFFIXES = (".bh", ".safetensors")
-
-Source = Annotated[str, typer.Argument(metavar="SOURCE", help="Features of the source domain.")]
-Target = Annotated[str, typer.Argument(metavar="TARGET", help="Features of the target domain.")]
+DomainRows = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SOURCE TARGET | NAME=SPEC...",
+        help="Features of the source and of the target, or of two or more domains with names.",
+    ),
+]
 ModelOut = Annotated[Path, typer.Option("--out", help="Model file to write: *.bh")]
 MethodName = Annotated[
     str,
@@ -58,12 +61,30 @@ LabelsSource = Annotated[
 LabelsTarget = Annotated[
     str | None, typer.Option(metavar="SPEC", help="Labels of the target, of the same kind.")
 ]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--labels", metavar="NAME=SPEC", help="Labels of a named domain; repeatable."),
+]
 Pairs = Annotated[
     str | None,
     typer.Option(
         metavar="SPEC",
-        help="Two columns of row numbers from 0: a source row and the target row that matches it.",
+        help="Row numbers from 0, one column per domain: rows that show the same thing. Of more "
+        "than two domains, -1 is no row.",
     ),
+]
+FrozenDomains = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--frozen",
+        metavar="NAME=FILE",
+        help="Keep the codes of a domain: its model (*.bh), or packed codes. NAME= instead of "
+        "NAME=SPEC if only its codes are known; repeatable.",
+    ),
+]
+Hub = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Bridge all other domains to this one, not each to each."),
 ]
 Bits = Annotated[
     int, typer.Option(parser=opt.whole(1, opt.MAX_BITS), metavar="N", help="Code length.")
@@ -101,15 +122,17 @@ Verbose = Annotated[
 
 
 def fit(
-    source: Source,
-    target: Target,
+    domains: DomainRows,
     out: ModelOut,
     method: MethodName = "ath",
     preset: Preset = None,
     published: Published = False,
     labels_source: LabelsSource = None,
     labels_target: LabelsTarget = None,
+    labels: Labels = None,
     pairs: Pairs = None,
+    frozen: FrozenDomains = None,
+    hub: Hub = None,
     bits: Bits = 64,
     settings: Settings = None,
     scheduler: opt.Scheduler = None,
@@ -118,20 +141,24 @@ def fit(
     seed: Seed = 0,
     verbose: Verbose = None,
 ) -> None:
-    """Learn hash functions for two domains and save them.
+    """Learn hash functions for two or more domains and save them.
 
     Inputs have one row per sample: FILE.npy, FILE.npz:KEY, FILE.parquet:COLUMN, FILE.csv,
     FOLDER.zarr, or a folder of .npy or .parquet files that are read in the order of their names.
-    The two domains may differ in rows and in columns.
+    The domains may differ in rows and in columns. Without names they are source and target.
 
     \b
     Example:
       bridgehash fit photos.npy sketches.npy --out model.bh --bits 32 \\
         --labels-source photos.csv:class --set max_iter=100
+      bridgehash fit photo=photos.npy sketch=sketches.npy cartoon=cartoons.npy --out model.bh \\
+        --labels photo=photos.csv:class --labels sketch=sketches.csv:class \\
+        --labels cartoon=cartoons.csv:class
     """
     from bridgehash import ATH, save
     from bridgehash._core.validation import check_parameters
     from bridgehash.ath.fit import RuntimeOptions
+    from bridgehash.cli.domains import domain_specs, label_specs, read_data, read_frozen
     from bridgehash.cli.info import fit_fields, fit_record
     from bridgehash.cli.io import check_output
     from bridgehash.registry import inner_estimator
@@ -142,11 +169,19 @@ def fit(
     runtime = RuntimeOptions(device, memory_limit, progress)
     check_parameters(runtime)
     in_blocks = bool(scheduler or memory_limit)
+    specs = domain_specs(domains)
     if verbose:
-        say(f"reading {source} and {target}")
-    data = read_data(source, target, labels_source, labels_target, pairs, in_blocks=in_blocks)
-    name, reason = method_name(method, preset, published, data, in_blocks=in_blocks)
+        say(f"reading {' and '.join(specs.values())}")
+    known = label_specs(specs, labels_source, labels_target, labels)
+    data = read_data(specs, known, pairs, in_blocks=in_blocks)
+    held = read_frozen(frozen or [], specs)
+    name, reason = method_name(
+        method, preset, published, data, in_blocks=in_blocks, frozen=bool(held)
+    )
     hasher = build(name, bits, seed, settings or [])
+    if (held or hub or len(specs) > 2) and not isinstance(hasher, ATH):
+        raise InputError(f"{name} learns from two domains; use an ath method", "--method")
+    more = {"frozen": held or None, "hub": hub} if isinstance(hasher, ATH) else {}
     if verbose is not False:
         for text in unused(hasher, data):
             note(f"{name} does not use {text}; ignored")
@@ -159,9 +194,12 @@ def fit(
         for category in (ConvergenceWarning, BridgeWarning):
             warnings.simplefilter("ignore" if verbose is False else "always", category)
         try:
-            hasher.fit(**data, **(vars(runtime) if isinstance(hasher, ATH) else {}))
+            hasher.fit(**data, **more, **(vars(runtime) if isinstance(hasher, ATH) else {}))
         except InputError as error:
-            files = {"X_source": source, "X_target": target}
+            files = {f"X[{domain!r}]": spec for domain, spec in specs.items()}
+            files |= {f"y[{domain!r}]": spec for domain, spec in known.items()}
+            if "source" not in specs:
+                files |= {f"y_{domain}": f"--labels {domain}" for domain in specs}
             argument = files.get(error.argument, error.argument)
             raise InputError(error.problem, argument) from error
     with named(path, writing=True):
@@ -170,9 +208,9 @@ def fit(
         show_fields(
             [
                 ("method", f"{name} ({reason})" if reason else name),
-                *((side, _size(data, side)) for side in ("source", "target")),
+                *((domain, _size(data, domain, domain in held)) for domain in specs),
                 *([("pairs", str(len(data["pairs"])))] if "pairs" in data else []),
-                ("bits", str(hasher.encoder("target").n_bits)),
+                ("bits", str(next(iter(hasher.encoders_.values())).n_bits)),
                 *fit_fields(fit_record(hasher)),
                 ("written", f"{path} ({decimal(path.stat().st_size)})"),
                 ("time", f"{perf_counter() - started:.1f} s"),
@@ -180,62 +218,14 @@ def fit(
         )
 
 
-def read_data(
-    source: str,
-    target: str,
-    labels_source: str | None,
-    labels_target: str | None,
-    pairs: str | None,
+def method_name(
+    method: str,
+    preset: str | None,
+    published: bool,
+    data: Data,
     *,
     in_blocks: bool = False,
-) -> Data:
-    """Return the arguments of a hasher's `fit`; with `in_blocks` files are opened, not read."""
-    from bridgehash.cli.io import check_same_kind, read_row_labels
-
-    data: Data = {}
-    labels: dict[str, Any] = {}
-    for side, spec, y in (("source", source, labels_source), ("target", target, labels_target)):
-        X = data[f"X_{side}"] = _read_rows(spec, in_blocks)
-        if len(X) < 2:
-            raise InputError("has 1 row; at least 2 are needed", spec)
-        if y is not None:
-            labels[y] = data[f"y_{side}"] = read_row_labels(y, len(X), spec)
-    check_same_kind(labels)
-    if pairs is not None:
-        data["pairs"] = _read_pairs(pairs)
-    return data
-
-
-def _read_rows(spec: str, in_blocks: bool) -> Any:
-    from bridgehash.cli.io import read_matrix
-    from bridgehash.streaming.blocks import as_blocks, read_all
-
-    if Path(spec).is_dir():
-        rows = as_blocks(spec)
-        return rows if in_blocks else read_all(rows)
-    suffix = Path(spec).suffix.lower().partition(":")[0]
-    if in_blocks and suffix in (".npy", ".parquet"):
-        return as_blocks(spec)
-    return read_matrix(spec)
-
-
-def _read_pairs(spec: str) -> Any:
-    import numpy as np
-
-    from bridgehash.cli.io import read_matrix
-
-    numbers = read_matrix(spec)
-    if numbers.shape[1] != 2 or (numbers != np.round(numbers)).any():
-        raise InputError(
-            f"has {counted(numbers.shape[1], 'column')}; pairs have two columns of whole numbers: "
-            "a row of the source and a row of the target",
-            spec,
-        )
-    return numbers.astype(np.intp)
-
-
-def method_name(
-    method: str, preset: str | None, published: bool, data: Data, *, in_blocks: bool = False
+    frozen: bool = False,
 ) -> tuple[str, str]:
     """Return the registered name of a method and, if the data chose it, the reason.
 
@@ -248,7 +238,14 @@ def method_name(
     method = method.replace("_", "-")
     if method == "ath":
         if preset is None:
-            preset, reason = choose_preset(**data, published=published, in_blocks=in_blocks)
+            preset, reason = choose_preset(
+                data["X_source"],
+                data.get("y"),
+                data.get("pairs"),
+                published=published,
+                in_blocks=in_blocks,
+                frozen=frozen,
+            )
         known = [name for name in opt.PRESETS if ath_name(name, published=published) in METHODS]
         preset = preset.replace("_", "-")
         if preset not in known:
@@ -331,15 +328,19 @@ def _all_parameters(estimator: BaseEstimator) -> list[str]:
     return sorted(estimator.get_params(deep=True))
 
 
-def unused(hasher: BaseTransferHasher, given: Collection[str]) -> list[str]:
+def unused(hasher: BaseTransferHasher, given: Data) -> list[str]:
     """Return which of the given labels and pairs the hasher ignores, in words."""
-    words = {
-        "y_source": "labels of the source",
-        "y_target": "labels of the target",
-        "pairs": "pairs",
-    }
     used = hasher.used_inputs()
-    return [text for name, text in words.items() if name in given and name not in used]
+    texts = []
+    domains, labels = list(given["X_source"]), given.get("y", {})
+    for domain in labels:
+        if f"y_{'source' if domain == domains[0] else 'target'}" not in used:
+            texts.append(f"labels of {_article(domain)}")
+    return [*texts, *(["pairs"] if "pairs" in given and "pairs" not in used else [])]
+
+
+def _article(domain: str) -> str:
+    return f"the {domain}" if domain in ("source", "target") else domain
 
 
 def check_runtime(
@@ -382,7 +383,12 @@ def on_cluster(scheduler: str | None) -> Iterator[None]:
         yield
 
 
-def _size(data: Data, side: str) -> str:
-    n, d = data[f"X_{side}"].shape
-    labelled = ", labelled" if f"y_{side}" in data else ""
-    return f"{counted(n, 'row')}, {counted(d, 'column')}{labelled}"
+def _size(data: Data, domain: str, frozen: bool) -> str:
+    X = data["X_source"][domain]
+    size = (
+        "codes only"
+        if X is None
+        else f"{counted(X.shape[0], 'row')}, {counted(X.shape[1], 'column')}"
+    )
+    labelled = ", labelled" if domain in data.get("y", {}) else ""
+    return f"{size}{labelled}{', frozen' if frozen else ''}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from rich.filesize import decimal
 
-from bridgehash._core.errors import InputError, named, unknown
+from bridgehash._core.errors import InputError, named
 from bridgehash._core.progress import countdown
 from bridgehash.cli import options as opt
 from bridgehash.cli.console import counted, may_animate, note, show_fields
@@ -290,6 +290,7 @@ def load_codes(
         encode_rows,
         read_codes,
         read_features,
+        read_origin,
         read_row_ids,
         read_row_labels,
     )
@@ -304,12 +305,13 @@ def load_codes(
             raise InputError(f"holds codes of {n_bits} bits, not {bits}", data)
     elif model is None:
         codes = read_codes(data)
-        n_bits, about = bits or 8 * codes.shape[1], {}
+        about = read_origin(data)
+        n_bits = bits or int(about.get("n_bits", 8 * codes.shape[1]))
+        domain = domain or about.get("domain")
     else:
-        if domain not in (None, *opt.DomainOption):
-            raise InputError(unknown("domain", str(domain), [*opt.DomainOption]), "--domain")
-        encoder = encoder_of(load(model), model, domain, "--domain")
-        n_bits, about = encoder.n_bits, origin(model, domain)
+        loaded = load(model)
+        encoder = encoder_of(loaded, model, domain, "--domain")
+        n_bits, about = encoder.n_bits, origin(loaded, domain)
         if bits is not None and bits != n_bits:
             raise InputError(f"makes codes of {n_bits} bits, not {bits}", str(model))
         X = read_features(data, encoder, model)
@@ -373,19 +375,19 @@ def _change(
     replace: bool,
 ) -> None:
     """Add or upsert codes of the same model."""
-    from bridgehash.models.provenance import check_same_model
+    from bridgehash.models.provenance import check_same_space
 
     with _open_to_change(index, engine) as opened:
         about = _index_of(opened).about
         codes = load_codes(data, model, domain, _index_of(opened).n_bits, ids, tags)
-        check_same_model(about, codes.about, index, model or Path(data))
+        check_same_space(about, codes.about, index)
         if replace:
             if codes.ids is None:
                 raise InputError("is needed: the ids of the rows to replace or add", "--ids")
             opened.upsert(codes.codes, codes.ids, tags=codes.tags, domain=codes.domain)
         else:
             opened.add(codes.codes, codes.ids, tags=codes.tags, domain=codes.domain)
-        if "model" in about and not codes.about:
+        if "code_space" in about and "code_space" not in codes.about:
             note(f"{data}: packed codes do not name their model; assuming the model of {index}")
         _show_written(opened, index)
 

@@ -8,6 +8,8 @@ messages are common to all formats. Pickled arrays are refused, since they can r
 from __future__ import annotations
 
 import csv
+import hashlib
+import json
 import os
 import re
 import zipfile
@@ -176,10 +178,16 @@ def check_not_an_input(out: Path, *specs: str) -> None:
                 raise InputError(f"is also the input {spec}; choose another name", str(out))
 
 
-def write_codes(path: StrPath, codes: NDArray[np.uint8], ids: ArrayLike | None = None) -> None:
+def write_codes(
+    path: StrPath,
+    codes: NDArray[np.uint8],
+    ids: ArrayLike | None = None,
+    about: dict[str, str] | None = None,
+) -> None:
     """Write packed codes of shape (n, n_bytes) atomically.
 
-    A Parquet file has a column `code` of n_bytes bytes per row and, if given, a column `id`.
+    A Parquet file has a column `code` of n_bytes bytes per row and, if given, a column `id`. Where
+    the codes come from is written to its metadata, or to a file beside a .npy file.
     """
     if codes.dtype != np.uint8 or codes.ndim != 2:
         raise InputError(f"codes must be uint8 of shape (n, n_bytes), not {codes.dtype}")
@@ -188,7 +196,53 @@ def write_codes(path: StrPath, codes: NDArray[np.uint8], ids: ArrayLike | None =
     if ids is not None and ids.shape != (len(codes),):
         raise InputError(f"ids of shape {ids.shape} do not match {len(codes)} codes", str(path))
     with named(path, writing=True), atomic_write(path) as temporary:
-        _WRITERS[path.suffix.lower()](temporary, np.ascontiguousarray(codes), ids)
+        _WRITERS[path.suffix.lower()](temporary, np.ascontiguousarray(codes), ids, about or {})
+    if path.suffix.lower() == ".npy":
+        _write_beside(path, codes, about)
+
+
+_BESIDE = ".origin.json"  # added to the name of a .npy file of codes
+_METADATA = b"bridgehash_origin"  # key in a Parquet file of codes
+
+
+def _write_beside(path: Path, codes: NDArray[np.uint8], about: dict[str, str] | None) -> None:
+    """Write the origin of codes beside their file; remove that of codes written before."""
+    beside = path.with_name(path.name + _BESIDE)
+    if about is None:
+        beside.unlink(missing_ok=True)
+        return
+    record = about | {"codes": hashlib.sha256(codes.tobytes()).hexdigest()}
+    with named(beside, writing=True), atomic_write(beside) as temporary:
+        temporary.write_text(json.dumps(record, indent=1), encoding="utf-8")
+
+
+def read_origin(spec: str) -> dict[str, str]:
+    """Return where the codes of a file come from: code_space, domain, n_bits; empty if unknown.
+
+    What is written beside a .npy file counts only if the codes are still those it was written for.
+    """
+    path, _ = _split(spec)
+    if path.suffix.lower() == ".parquet":
+        with named(spec):
+            metadata = arrow().parquet.read_schema(path).metadata or {}
+        text = metadata.get(_METADATA, b"{}").decode()
+    else:
+        beside = path.with_name(path.name + _BESIDE)
+        text = beside.read_text(encoding="utf-8") if beside.is_file() else "{}"
+    with named(spec, "encode the rows again"):
+        record = json.loads(text)
+        if not isinstance(record, dict) or not all(isinstance(v, str) for v in record.values()):
+            raise InputError("the record of its origin is damaged")
+    digest = record.pop("codes", None)
+    if digest is not None:
+        codes = read_codes(spec)
+        if hashlib.sha256(codes.tobytes()).hexdigest() != digest:
+            raise InputError(
+                f"has changed since {path.name}{_BESIDE} was written; encode the rows again, or "
+                "remove that file if you know where the codes come from",
+                spec,
+            )
+    return record
 
 
 @dataclass(frozen=True)
@@ -410,18 +464,23 @@ def _columns(rows: Callable[[], _Rows], chosen: list[int]) -> NDArray[Any]:
     return np.array(parsed)
 
 
-def _write_npy(path: Path, codes: NDArray[np.uint8], _: NDArray[Any] | None) -> None:
+def _write_npy(path: Path, codes: NDArray[np.uint8], *_: Any) -> None:
     with open(path, "wb") as file:
         np.save(file, codes)
 
 
-def _write_parquet(path: Path, codes: NDArray[np.uint8], ids: NDArray[Any] | None) -> None:
+def _write_parquet(
+    path: Path, codes: NDArray[np.uint8], ids: NDArray[Any] | None, about: dict[str, str]
+) -> None:
     pa = arrow()
     kind, buffers = pa.binary(codes.shape[1]), [None, pa.py_buffer(codes)]
     columns = {"code": pa.FixedSizeBinaryArray.from_buffers(kind, len(codes), buffers)}
     if ids is not None:
         columns = {"id": pa.array(ids), **columns}
-    pa.parquet.write_table(pa.table(columns), path)
+    table = pa.table(columns)
+    if about:
+        table = table.replace_schema_metadata({_METADATA: json.dumps(about)})
+    pa.parquet.write_table(table, path)
 
 
 _READERS = {".npy": _npy, ".npz": _npz, ".parquet": _parquet, ".csv": _csv}

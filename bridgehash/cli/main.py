@@ -28,6 +28,7 @@ from bridgehash.cli import (
     fit,
     index,
     info,
+    join,
     methods,
     search,
     serve,
@@ -50,6 +51,7 @@ app = typer.Typer(
     epilog="Exit codes: " + "; ".join(f"{code} {what}" for code, what in EXIT_CODES.items()) + ".",
 )
 app.command()(fit.fit)
+app.command()(join.join)
 app.command()(encode.encode)
 app.command()(evaluate.evaluate)
 app.add_typer(index.app, name="index")

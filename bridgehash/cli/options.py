@@ -33,6 +33,8 @@ TYPED = {  # argument of the library -> what the user typed
     "memory_limit": "--memory-limit",
     "random_state": "--seed",
     "domain": "--domain",
+    "hub": "--hub",
+    "frozen": "--frozen",
     "ids": "--ids",
     "tags": "--tags",
     "backbone": "--backbone",
@@ -57,13 +59,6 @@ def whole(low: int, high: int | None = None) -> Callable[[Any], int]:
         return int(digits)
 
     return parse
-
-
-class DomainOption(StrEnum):
-    """The two domains of a model."""
-
-    source = "source"
-    target = "target"
 
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, written by `fit`.")]

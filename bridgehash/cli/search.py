@@ -96,7 +96,7 @@ def search(
     from bridgehash.cli.io import check_output
     from bridgehash.index import HammingIndex
     from bridgehash.index.ids import is_id
-    from bridgehash.models.provenance import check_same_model
+    from bridgehash.models.provenance import check_same_space
 
     path = None if out is None else check_output(out, (".npz", ".parquet", ".json"))
     if domain is not None and model is None:
@@ -109,7 +109,7 @@ def search(
         raise InputError("needs --engine; an index file is always searched exactly", "--search")
     with open_for(index, engine, search) as opened:
         query = load_codes(queries, model, domain, opened.n_bits, with_projections=rerank)
-        check_same_model(opened.about, query.about, index, model)
+        check_same_space(opened.about, query.about, index)
         n = len(opened)
         k = max(1, min(k, n))  # room for more would stay empty
         started = perf_counter()

@@ -3,10 +3,11 @@
 from .encoder import LinearEncoder
 from .feature_maps import AnchorKernel, PrincipalMap, RowsAndKernel, UnitRows
 from .persistence import load, save
-from .training import TrainingData
+from .training import Domains, TrainingData
 
 __all__ = [
     "AnchorKernel",
+    "Domains",
     "LinearEncoder",
     "PrincipalMap",
     "RowsAndKernel",

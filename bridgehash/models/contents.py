@@ -140,7 +140,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Texts:
+class Entries:
     """A list of texts or of whole numbers, of the size with this name."""
 
     name: str
@@ -204,27 +204,15 @@ class Course:
 class Maybe:
     """What may be None or missing, depending on the parameters."""
 
-    rule: Values | Number | Course | Texts
+    rule: Values | Number | Course | Entries | Digest
 
     def check(self, value: Any, sizes: Sizes) -> None:
         if value is not None:
             self.rule.check(value, sizes)
 
 
-Rule = (
-    Values
-    | Width
-    | Interval
-    | Number
-    | Part
-    | Named
-    | Texts
-    | Digest
-    | Parts
-    | Given
-    | Course
-    | Maybe
-)
+Simple = Values | Width | Interval | Number | Entries | Digest | Given | Course
+Rule = Simple | Part | Named | Parts | Maybe
 Contents = dict[str, Rule]
 
 _LINEAR: Contents = {"n_features_in_": Width("d"), "components_": Values("m d")}

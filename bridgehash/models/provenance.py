@@ -5,7 +5,6 @@ An index stores a digest of the model file in `about`. Codes of another model ar
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,18 +34,25 @@ def encoder_of(model: Any, path: Path, domain: str | None, option: str) -> Linea
     return model.encoder_ if isinstance(model, BaseHasher) else model
 
 
-def origin(model: Path, domain: str | None) -> dict[str, str]:
-    """Return what an index stores about codes of this model and domain."""
-    with model.open("rb") as file:
-        about = {"model": hashlib.file_digest(file, "sha256").hexdigest()}
+def code_space(model: Any) -> str:
+    """Return the digest of a model whose codes can be compared: see `ATH.code_space`."""
+    if isinstance(model, BaseTransferHasher):
+        return model.code_space()
+    encoder: LinearEncoder = model.encoder_ if isinstance(model, BaseHasher) else model
+    return encoder.fingerprint()
+
+
+def origin(model: Any, domain: str | None) -> dict[str, str]:
+    """Return what is stored beside codes of this model and domain."""
+    about = {"code_space": code_space(model)}
     return about | ({"domain": str(domain)} if domain else {})
 
 
-def check_same_model(
-    index: Mapping[str, str], about: Mapping[str, str], name: str, model: Path | None
-) -> None:
+def check_same_space(known: Mapping[str, str], given: Mapping[str, str], name: str) -> None:
     """Refuse codes of another model: distances between them have no meaning."""
-    if "model" in index and "model" in about and index["model"] != about["model"]:
+    spaces = {about["code_space"] for about in (known, given) if "code_space" in about}
+    if len(spaces) > 1:
         raise InputError(
-            f"holds codes of another model than {model}; use the model it was built with", name
+            "holds codes of another model; use the model it was built with, or one that joined it",
+            name,
         )

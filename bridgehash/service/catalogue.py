@@ -31,13 +31,12 @@ from ..metrics import (
 from ..models import persistence
 from ..models.base import BaseTransferHasher
 from ..models.encoder import LinearEncoder
-from ..models.provenance import check_same_model, encoder_of, origin
+from ..models.provenance import check_same_space, code_space, encoder_of
 from .errors import RequestError, invalid, overloaded
 from .images import ImageReader, find_images
 from .settings import ServiceSettings
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_OTHER = {"source": "target", "target": "source"}
 _MAX_QUERIES = 1_000  # that are scored
 _MAX_PAIRS = 100_000_000  # distances computed for scores
 _ANY = "any"  # the domain of a one-domain model
@@ -307,16 +306,18 @@ def _open(
         index_domain, query_domain = _find_domains(model, store, files)
         encoders = {
             domain: encoder_of(model, files.model, _given(domain), "domain")
-            for domain in (index_domain, query_domain)
+            for domain in _domains_of(model)
         }
-        _check_fits(store, files.model, index_domain, encoders[index_domain])
+        space = code_space(model)
+        _check_fits(store, files.model, space, encoders[index_domain])
         reader = _find_reader(files, encoders[query_domain], readers)
-        queries = _open_queries(files, query_domain, encoders[query_domain])
+        queries = _open_queries(files, space, encoders[query_domain])
         kind = None if queries is None else queries.index.id_kind
         query_images = find_images(files.query_images, kind)
-        domains = {
-            query_domain: CatalogueDomain(encoders[query_domain], queries, query_images, reader)
-        }
+        domains = {name: CatalogueDomain(encoder) for name, encoder in encoders.items()}
+        domains[query_domain] = CatalogueDomain(
+            encoders[query_domain], queries, query_images, reader
+        )
         domains[index_domain] = CatalogueDomain(
             encoders[index_domain],
             store,
@@ -326,9 +327,7 @@ def _open(
         inner = getattr(model, "hasher", None)
         method = type(model).__name__ + ("" if inner is None else f"({type(inner).__name__})")
         n_bits = store.index.n_bits
-        catalogue = Catalogue(
-            name, method, n_bits, dict(sorted(domains.items())), index_domain, query_domain
-        )
+        catalogue = Catalogue(name, method, n_bits, domains, index_domain, query_domain)
         zeros = np.zeros((1, n_bytes(n_bits)), np.uint8)
         for result in catalogue.search([SearchQuery("codes", zeros, query_domain, 1)]):
             if isinstance(result, Exception):  # a first search compiles or loads the scan
@@ -339,22 +338,48 @@ def _open(
         raise
 
 
+def _domains_of(model: Any) -> list[str]:
+    return list(model.encoders_) if isinstance(model, BaseTransferHasher) else [_ANY]
+
+
 def _find_domains(model: Any, store: IndexStore, files: Files) -> tuple[str, str]:
-    """Return the domain of the index and that of the queries."""
+    """Return the domain of the index and that of the queries.
+
+    Queries are those of the query index, or else of the first other domain of the model.
+    """
     if not isinstance(model, BaseTransferHasher):
         if files.queries is not None:
             raise InputError(
-                f"--queries needs a two-domain model; {files.model} has one domain",
+                f"--queries needs a model of several domains; {files.model} has one",
                 str(files.queries),
             )
         return _ANY, _ANY
-    domain = _own_domain(store.index)
-    if domain not in _OTHER:
+    names = _domains_of(model)
+    domain = _checked_domain(store.index, names, files.index)
+    if files.queries is None:
+        return domain, next((name for name in names if name != domain), domain)
+    queries = HammingIndex.load(files.queries, memory_map=True)
+    asked = _checked_domain(queries, names, files.queries)
+    if asked == domain:
         raise InputError(
-            "does not state the domain of its codes; build it with --model and --domain",
-            str(files.index),
+            f"holds codes of the {asked} domain, as {files.index} does; name an index of another "
+            "domain",
+            str(files.queries),
         )
-    return domain, _OTHER[domain]
+    return domain, asked
+
+
+def _checked_domain(index: HammingIndex, names: Sequence[str], path: Path) -> str:
+    domain = _own_domain(index)
+    if not domain:
+        raise InputError(
+            "does not state the domain of its codes; build it with --model and --domain", str(path)
+        )
+    if domain not in names:
+        raise InputError(
+            f"holds codes of the {domain} domain; the model has {', '.join(names)}", str(path)
+        )
+    return domain
 
 
 def _own_domain(index: HammingIndex) -> str:
@@ -363,24 +388,21 @@ def _own_domain(index: HammingIndex) -> str:
     return index.about.get("domain") or max(counts, key=counts.__getitem__, default="")
 
 
-def _open_queries(files: Files, domain: str, encoder: LinearEncoder) -> IndexStore | None:
+def _open_queries(files: Files, space: str, encoder: LinearEncoder) -> IndexStore | None:
     """Open the index of the queries, read-only."""
     if files.queries is None:
         if files.query_images is not None:
             raise InputError("--query-images needs --queries", str(files.query_images))
         return None
     store = IndexStore.open(files.queries, writable=False)
-    _check_fits(store, files.model, domain, encoder)
+    _check_fits(store, files.model, space, encoder)
     return store
 
 
-def _check_fits(store: IndexStore, model: Path, domain: str, encoder: LinearEncoder) -> None:
-    """Check that the codes of an index come from this model."""
-    about, name = origin(model, _given(domain)), str(store.path)
-    check_same_model(store.index.about, about, name, model)
-    own = _own_domain(store.index)
-    if own and _given(domain) and own != domain:
-        raise InputError(f"holds codes of the {own} domain, not of the {domain} domain", name)
+def _check_fits(store: IndexStore, model: Path, space: str, encoder: LinearEncoder) -> None:
+    """Check that the codes of an index come from this model, or from one that it joined."""
+    name = str(store.path)
+    check_same_space(store.index.about, {"code_space": space}, name)
     if store.index.n_bits != encoder.n_bits:
         raise InputError(
             f"has codes of {store.index.n_bits} bits, but {model} makes codes of {encoder.n_bits}",

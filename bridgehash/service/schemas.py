@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
 from ..index.attributes import Match
 from ..index.ids import MAX_CHARACTERS, MAX_ID, TEXT_RULE
 from .settings import Limits
 
-DomainName = Literal["source", "target", "any"]
+DomainName = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 ArrayContent = Literal["features", "codes"]
 MAX_TAG = 200  # characters
 MAX_TAGS = 64  # of an item, or of a filter

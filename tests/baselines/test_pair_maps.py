@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import ortho_group
 from sklearn.linear_model import Ridge
 
-from bridgehash import ITQ, InputError, Procrustes, RidgeMap
+from bridgehash import ITQ, InputError, LinearEncoder, Procrustes, RidgeMap
 from bridgehash.codes import hamming
 
 BOTH = pytest.mark.parametrize("make", [RidgeMap, Procrustes])
@@ -88,3 +88,26 @@ def test_missing_pairs_are_demanded(make, catalogue):
     for pairs, n in ((None, 0), ([[0, 0]], 1)):
         with pytest.raises(InputError, match=f"pairs: {n} given; {make.__name__} needs at least 2"):
             make(8).fit(*catalogue, pairs=pairs)
+
+
+@pytest.mark.parametrize("method", [RidgeMap, Procrustes])
+def test_a_frozen_encoder_keeps_its_codes_and_is_followed(method):
+    rng = np.random.default_rng(0)
+    items = rng.normal(size=(200, 6))
+    X, Z = items @ rng.normal(size=(6, 12)) + 2.0, items @ rng.normal(size=(6, 9))
+    itq = ITQ(24, random_state=0).fit(X)
+    hasher = method(24, frozen=itq.encoder_)
+    hasher.fit(X, Z, pairs=np.column_stack([np.arange(100)] * 2))
+    np.testing.assert_array_equal(hasher.encode(X, "source"), itq.encode(X))
+    agreement = (hasher.transform(Z, "target") == itq.transform(X)).mean()
+    assert agreement > (0.95 if method is RidgeMap else 0.7)
+
+
+@pytest.mark.parametrize(
+    ("frozen", "message"),
+    [(ITQ(8), "use the `encoder_`"), (LinearEncoder(np.eye(5), np.zeros(5)), "takes 5 columns")],
+)
+def test_an_encoder_that_does_not_fit_is_refused(frozen, message):
+    X = np.random.default_rng(0).normal(size=(9, 12))
+    with pytest.raises(InputError, match=f"frozen: .*{message}"):
+        RidgeMap(24, frozen=frozen).fit(X, X, pairs=[[0, 0], [1, 1]])

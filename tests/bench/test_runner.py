@@ -22,7 +22,7 @@ from bridgehash.bench.store import ResultStore
 from bridgehash.bench.tables import runs_of
 from bridgehash.datasets import parse_task
 from bridgehash.datasets.dataset import MEMORY
-from bridgehash.models.base import BaseTransferHasher
+from bridgehash.models.base import BaseTransferHasher, BaseTwoDomainHasher
 
 TINY = """
 title = "Tiny"
@@ -186,13 +186,13 @@ def test_a_score_that_is_not_a_number_is_a_failure(
 
 def test_a_method_sees_the_labels_of_the_suite(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Any] = {}
-    fit = BaseTransferHasher.fit
+    fit = BaseTwoDomainHasher.fit
 
     def spy(self: Any, X_source: Any, X_target: Any, **given: Any) -> Any:
         seen.update(given)
         return fit(self, X_source, X_target, **given)
 
-    monkeypatch.setattr(BaseTransferHasher, "fit", spy)
+    monkeypatch.setattr(BaseTwoDomainHasher, "fit", spy)
     for labels, names in SEEN.items():
         seen.clear()
         text = TINY.replace('label = "ITQ"', f'label = "ITQ"\nlabels = "{labels}"')

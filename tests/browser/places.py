@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from bridgehash import ITQ, save
+from bridgehash import ITQ, load, save
 from bridgehash.cli.demo_serve import digits, make_catalogues
 from bridgehash.datasets import digit_domains
 from bridgehash.features.backbones import ExtractSettings, find_backbone
@@ -76,7 +76,7 @@ def _shapes(folder: Path) -> list[Files]:
         model = ITQ(n_bits=n_bits, random_state=0).fit(X)
         save(model, folder / f"{name}.bh")
         index = HammingIndex(n_bits).add(model.encode(X), tags=tags if shown else None)
-        index.about = origin(folder / f"{name}.bh", None)
+        index.about = origin(load(folder / f"{name}.bh"), None)
         index.save(folder / f"{name}.bhi")
         images, backbone_name = (folder / "shapes", "gist") if shown else (None, None)
         files = Files(folder / f"{name}.bh", folder / f"{name}.bhi", images=images)

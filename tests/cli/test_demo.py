@@ -164,7 +164,11 @@ def test_commands_to_try_next_are_printed_and_work(
         assert main(shlex.split(command.replace("\\\n", ""))[1:]) == 0, capsys.readouterr().err
     assert "mean_average_precision" in capsys.readouterr().out
     made = set(out.iterdir()) - before
-    assert {path.name for path in made} == {"mine.bh", "codes_query.npy"}
+    assert {path.name for path in made} == {
+        "mine.bh",
+        "codes_query.npy",
+        "codes_query.npy.origin.json",
+    }
     for path in made:
         path.unlink()
     spaced = demo.next_steps(Path("my demo"))["Describe the model"]

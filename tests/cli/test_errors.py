@@ -190,7 +190,7 @@ def test_output_is_checked_before_the_work(
         ("new.txt", "must end in "),
         ("taken{}", "is a directory"),
     ]:
-        monkeypatch.setattr("bridgehash.cli.fit.read_data", raising(AssertionError("too late")))
+        monkeypatch.setattr("bridgehash.cli.domains.read_data", raising(AssertionError("too late")))
         monkeypatch.setattr(
             "bridgehash.models.persistence.load", raising(AssertionError("too late"))
         )
@@ -249,7 +249,10 @@ def test_encode_refuses(refused: Refused) -> None:
             ENCODE.replace("--domain source", "--domain target"),
             "takes 5; check the file and the domain",
         ),
-        (ENCODE.replace("--domain source", "--domain both"), "'source', 'target'"),
+        (
+            ENCODE.replace("--domain source", "--domain both"),
+            "choose one: --domain source or --domain target",
+        ),
         (ENCODE.replace("model.bh", "itq.bh"), "drop --domain"),
         ("encode encoder.bh source.npy --out new.npy", "has 8 columns, but this encoder of"),
         (ENCODE + " --ids labels.npz:source", "--ids: needs an output that ends in .parquet"),
@@ -270,7 +273,7 @@ def test_evaluate_refuses_wrong_domains(refused: Refused) -> None:
 def test_usage_errors_are_one_line_too(refused: Refused) -> None:
     for line, reason in [
         ("fitt", "No such command 'fitt'"),
-        ("fit source.npy", "Missing argument 'TARGET'"),
+        ("fit --out new.bh", "Missing argument 'SOURCE TARGET | NAME=SPEC...'"),
         ("fit source.npy target.npy", "Missing option '--out'"),
         (PLAIN + "--bogus", "No such option"),
         (PLAIN.replace("--bits 6", "--bits six"), "--bits"),
@@ -285,7 +288,7 @@ def test_usage_errors_are_one_line_too(refused: Refused) -> None:
     [
         (MemoryError("Unable to allocate 9 TiB"), 2, "not enough memory (Unable to allocate"),
         (np.linalg.LinAlgError("SVD did not converge"), 2, "cannot be solved (SVD did not"),
-        (InputError("two\nlines", "X_source"), 2, "source.npy: two lines"),
+        (InputError("two\nlines", "X['source']"), 2, "source.npy: two lines"),
         (OSError("something"), 2, "something"),
         (PermissionError(errno.EACCES, "Permission denied", "x.npy"), 2, "x.npy: Permission"),
         (KeyboardInterrupt(), 130, "interrupted"),

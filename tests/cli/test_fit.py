@@ -77,7 +77,10 @@ def test_a_kernel_is_not_chosen_if_rows_may_be_read_in_blocks(run: Run) -> None:
         "ath",
         None,
         False,
-        dict.fromkeys(("X_source", "X_target"), many) | dict.fromkeys(("y_source", "y_target"), y),
+        {
+            "X_source": dict.fromkeys(("source", "target"), many),
+            "y": dict.fromkeys(("source", "target"), y),
+        },
     )
     assert (name, reason) == ("ath-supervised", "all rows are labelled; more than 100,000 of them")
 
@@ -206,8 +209,10 @@ def test_every_automatic_choice_among_the_published_is_published() -> None:
     some = np.where(np.arange(N_SOURCE) < 9, 1, -1)
     for known in ("", "y_source", "y_target", "y_source y_target", "pairs"):
         for width in (2, 3):
-            data = {"X_source": np.ones((N_SOURCE, 2)), "X_target": np.ones((N_SOURCE, width))}
-            name, reason = method_name("ath", None, True, data | dict.fromkeys(known.split(), some))
+            X = {"source": np.ones((N_SOURCE, 2)), "target": np.ones((N_SOURCE, width))}
+            y = {name: some for name in X if f"y_{name}" in known}
+            data = {"X_source": X, "y": y, "pairs": some if known == "pairs" else None}
+            name, reason = method_name("ath", None, True, data)
             assert name.endswith("-published")
             assert reason
     for preset in sorted(set(PRESETS) - set(PUBLISHED)):

@@ -144,7 +144,7 @@ def test_info_tells_what_is_there(built: Run) -> None:
     record = json.loads(built("index info new.bhi --json").out)
     assert (record["codes"], record["n_bits"], record["ids"]) == (60, 12, "numbers")
     assert record["domains"] == {"source": 60}
-    assert len(record["model"]) == 64
+    assert len(record["code_space"]) == 64
     assert built("index add new.bhi target.npy --model model.bh --domain target").code == 0
     assert "source 60, target 50" in built("index info new.bhi").out
 
@@ -238,7 +238,7 @@ def test_what_does_not_fit_is_refused(built: Run, refused: Refused) -> None:
     assert built(other).code == 0
     for line, reason in [
         ("search new.bhi target.npy --model other.bh --domain target", "another model"),
-        ("index add new.bhi target.npy --model model.bh --domain photo", "unknown domain 'photo'"),
+        ("index add new.bhi target.npy --model model.bh --domain photo", "has no domain 'photo'"),
         ("index add new.bhi source.npy --model other.bh --domain source", "another model"),
         ("search new.bhi target.npy --model model.bh", "--domain source or"),
         ("search new.bhi target.npy --domain target", "--domain: needs --model"),

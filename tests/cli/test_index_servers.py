@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def test_codes_are_added_replaced_and_removed(built: Run, table: str, engine: st
     assert "3 codes" in built(f"index remove {table} {engine} --ids gone.npy").out
     record = json.loads(built(f"index info {table} {engine} --json").out)
     assert (record["codes"], record["n_bits"], record["domain"]) == (177, 12, "source")
-    assert (record["name"], record["search"], len(record["model"])) == (table, "exact", 64)
+    assert (record["name"], record["search"], len(record["code_space"])) == (table, "exact", 64)
     assert "secret" not in record["engine"]
 
 
@@ -116,6 +117,8 @@ def test_packed_codes_added_to_a_models_index_are_noted(
     built: Run, table: str, engine: str
 ) -> None:
     assert built("encode model.bh source.npy --domain source --out codes.npy").code == 0
+    assert built(f"index add {table} codes.npy {engine}").err == ""
+    Path("codes.npy.origin.json").unlink()
     assert "assuming the model of" in built(f"index add {table} codes.npy {engine}").err
 
 

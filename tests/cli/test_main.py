@@ -148,10 +148,10 @@ def test_queries_of_an_unknown_class_are_a_note(run: Run) -> None:
 def test_info_describes_a_model(run: Run) -> None:
     record = json.loads(run("info model.bh --json").out)
     model = load("model.bh")
-    assert (record["kind"], record["method"], record["n_bits"]) == ("two-domain hasher", "ATH", 12)
-    assert record["source"]["n_features"] == 8
-    assert record["target"]["n_features"] == 5
-    assert record["target"]["maps"] == [{"class": "UnitRows"}]
+    assert (record["kind"], record["method"], record["n_bits"]) == ("2 domains", "ATH", 12)
+    assert record["encoders"]["source"]["n_features"] == 8
+    assert record["encoders"]["target"]["n_features"] == 5
+    assert record["encoders"]["target"]["maps"] == [{"class": "UnitRows"}]
     assert record["parameters"]["ridge"] == model.ridge
     assert record["n_iter"] == model.n_iter_
     assert record["objective"]["last"] == model.objective_["total"][-1]
@@ -168,7 +168,7 @@ def test_info_describes_a_model(run: Run) -> None:
         record = json.loads(run(f"info {name}.bh --json").out)
         assert (record["kind"], record["method"]) == (kind, method)
         assert "source" not in record
-        assert record["encoder"]["n_features"] == (5 if name == "encoder" else 8)
+        assert record["encoders"]["encoder"]["n_features"] == (5 if name == "encoder" else 8)
         assert run(f"info {name}.bh").code == 0
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bridgehash import ATH, ITQ, save
+from bridgehash import ATH, ITQ, load, save
 from bridgehash.features.gist import DIMENSION
 from bridgehash.index import HammingIndex
 from bridgehash.models.provenance import origin
@@ -46,12 +46,12 @@ def _made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("target", X_t, y_t, "sketches.bhi"),
     ):
         index = HammingIndex(12).add(model.encode(X, domain), tags=NAMES[y], domain=domain)
-        index.about = origin(folder / "model.bh", domain)
+        index.about = origin(load(folder / "model.bh"), domain)
         index.save(folder / name)
     plain = ITQ(n_bits=16, random_state=0).fit(rng.random((80, DIMENSION)))
     save(plain, folder / "plain.bh")
     index = HammingIndex(16).add(plain.encode(rng.random((20, DIMENSION))))
-    index.about = origin(folder / "plain.bh", None)
+    index.about = origin(load(folder / "plain.bh"), None)
     index.save(folder / "plain.bhi")
     for name in ("photos", "sketches"):
         (folder / name).mkdir()

@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bridgehash import ATH, save
+from bridgehash import ATH, load, save
 from bridgehash.cli.main import main
 from bridgehash.index import HammingIndex
 from bridgehash.models.provenance import origin
-from bridgehash.service.catalogue import close_catalogues, open_catalogues
+from bridgehash.service.catalogue import SearchQuery, close_catalogues, open_catalogues
 from tests.service.process import KEY
 
 
@@ -47,7 +47,7 @@ def test_files_that_do_not_belong_together_are_rejected(refused, folder):
     X_s, X_t = np.load(folder / "source.npy"), np.load(folder / "target.npy")
     save(ATH.unsupervised(n_bits=12, random_state=1).fit(X_s, X_t), folder / "other.bh")
     for line, reason in (
-        ("--model plain.bh --index photos.bhi", "holds codes of another model than plain.bh"),
+        ("--model plain.bh --index photos.bhi", "holds codes of another model; use"),
         ("--model model.bh --index plain.bhi", "does not state the domain"),
         ("--model model.bh --index lost.bhi", "file not found"),
         ("--model lost.bh --index photos.bhi", "file not found"),
@@ -55,7 +55,7 @@ def test_files_that_do_not_belong_together_are_rejected(refused, folder):
         ("--model model.bh --index unnamed.bhi", "does not state the domain"),
         ("--model model.bh --index short.bhi", "has codes of 8 bits, but model.bh makes codes"),
         ("--model other.bh --index photos.bhi", "holds codes of another model"),
-        (PAIR + " --queries photos.bhi", "holds codes of the source domain, not of the target"),
+        (PAIR + " --queries photos.bhi", "holds codes of the source domain, as photos.bhi does"),
         (PAIR + " --query-images photos", "--query-images needs --queries"),
         (PAIR + " --images none", "folder not found"),
         (PAIR + " --backbone gist", "its queries have 5 features, but gist makes 512"),
@@ -68,7 +68,10 @@ def test_files_that_do_not_belong_together_are_rejected(refused, folder):
             "--images: given 2 times for 3 models",
         ),
         ("--model model.bh --index sp%ace.bhi", "is part of URLs"),
-        ("--model plain.bh --index plain.bhi --queries photos.bhi", "needs a two-domain model"),
+        (
+            "--model plain.bh --index plain.bhi --queries photos.bhi",
+            "needs a model of several domains",
+        ),
         (PAIR + " --host 256.0.0.1", "cannot listen there"),
         (PAIR + " --key-file none", "file not found"),
     ):
@@ -122,7 +125,7 @@ def test_an_index_without_a_model_is_accepted(folder, files, settings):
     index.save(folder / "photos.bhi")
     (catalogue,) = open_catalogues(files[:1], settings).values()
     catalogue.store.close()
-    assert "model" in origin(folder / "model.bh", None)
+    assert "code_space" in origin(load(folder / "model.bh"), None)
 
 
 def test_the_package_does_not_import_the_service():
@@ -132,3 +135,23 @@ def test_the_package_does_not_import_the_service():
     code = "import sys, bridgehash, bridgehash.cli.main; print('fastapi' in sys.modules)"
     line = [sys.executable, "-c", code]
     assert subprocess.run(line, capture_output=True, text=True).stdout == "False\n"
+
+
+def test_a_model_of_three_domains_is_served(folder, files, settings):
+    """All its domains can be asked from; the index is older than the one that joined."""
+    model = load(folder / "model.bh")
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    X = rng.normal(size=(40, 3)) + 4.0 * y[:, None]
+    before = HammingIndex.load(folder / "photos.bhi")
+    codes = before.get(before.ids[:40]).codes
+    model.join("art", X, codes_to=codes, pairs=np.column_stack([np.arange(40)] * 2))
+    save(model, folder / "joined.bh")
+    joined = replace(files[0], model=folder / "joined.bh")
+    (catalogue,) = open_catalogues([joined], settings).values()
+    try:
+        assert list(catalogue.domains) == ["source", "target", "art"]
+        (result,) = catalogue.search([SearchQuery("features", X[:2], "art", 3)])
+        np.testing.assert_array_equal(result.queries, model.encode(X[:2], "art"))
+    finally:
+        close_catalogues({"photos": catalogue})
