@@ -75,6 +75,9 @@ examples: $(READY)
 pairs: $(READY)
 	$(BIN)/python benchmarks/pairs.py --record $(RECORDS)/pairs.json
 
+lasting: $(READY)
+	$(BIN)/python benchmarks/lasting.py --record $(RECORDS)/lasting.json
+
 external: $(READY)
 	$(BIN)/python benchmarks/external.py --record $(RECORDS)/external.json
 

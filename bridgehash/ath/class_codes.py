@@ -29,6 +29,7 @@ _REPULSION = 2.0  # energy of two words: exp(_REPULSION * inner product / sqrt(n
 _WORK = 5 * 10**8  # products spent on moving words apart: about a second
 _SWEEPS = 30
 _ASSIGNED = 2000  # most classes that are assigned anew in each step; it costs their cube
+_CANDIDATES = 1000  # random words of which a further one is chosen
 _ENUMERATED = 20  # bits up to which distinct words are drawn from the list of all
 
 
@@ -103,8 +104,8 @@ class ClassCodes(BaseEstimator):
     """One code word per class, the same in all domains; words are far apart.
 
     Each class has the same total weight in T1, however many rows it has. Rows without a label have
-    no weight, and the signs of their projections as codes. A class that has given codes keeps the
-    majority of each of their bits as its word.
+    no weight, and the signs of their projections as codes. A class that has given codes, or codes
+    of an earlier model, keeps the majority of each of their bits as its word.
     """
 
     needs_labels = True
@@ -118,15 +119,38 @@ class ClassCodes(BaseEstimator):
                 raise InputError("missing; codes='classes' needs it", f"y_{name}")
         labels = [y for y in data.y if y is not None]
         n_classes = 1 + max(int(y.max()) for y in labels)
-        words = far_words(n_classes, n_bits, rng)
+        fresh = far_words(n_classes, n_bits, rng)
         kept = np.zeros(n_classes, dtype=bool)
         sums = np.zeros((n_classes, n_bits))
-        for B, y in zip(data.codes, labels, strict=False):
+        frozen = any(B is not None for B in data.codes)
+        for B, y in zip(data.codes if frozen else data.earlier, labels, strict=False):
             if B is not None:
                 sums += group_sums(B, y, n_classes, class_weights(y))
                 kept |= np.bincount(y[y >= 0], minlength=n_classes) > 0
-        words = np.where(kept[:, None], signs(sums), words)
+        words = np.where(kept[:, None], signs(sums), fresh)
+        if not frozen:
+            kept = _first_of_equal(words, kept)
+        if kept.any():
+            words[~kept] = _further_words(words[kept], int((~kept).sum()), rng)
         return ClassWords(labels, words, [class_weights(y) for y in labels], alphas, kept)
+
+
+def _first_of_equal(words: Array, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Let only the first of several classes with the same word keep it: they were one class."""
+    _, first = np.unique(words[kept], axis=0, return_index=True)
+    own = np.zeros_like(kept)
+    own[np.flatnonzero(kept)[first]] = True
+    return own
+
+
+def _further_words(words: Array, n: int, rng: np.random.RandomState) -> Array:
+    """Return n more words, each the one of many random words that is farthest from all others."""
+    n_bits = words.shape[1]
+    for _ in range(n):
+        drawn = 2.0 * rng.randint(2, size=(_CANDIDATES, n_bits)) - 1.0
+        nearest = (drawn @ words.T).max(axis=1)
+        words = np.vstack([words, drawn[nearest.argmin()]])
+    return words[len(words) - n :]
 
 
 class PairCodes(BaseEstimator):

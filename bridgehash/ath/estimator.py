@@ -25,7 +25,13 @@ from ..models.training import Inputs
 from ..neighbors.graphs import Graph, on_host
 from .fit import RuntimeOptions, learn, open_domains
 from .frozen import frozen_inputs
-from .joining import adopted_space, class_codes, learn_to_join
+from .joining import (
+    adopted_space,
+    changed_bits,
+    class_codes,
+    initial_encoders,
+    learn_to_join,
+)
 from .presets import NAMED_PARTS, PRESETS, Published, part, preset
 
 
@@ -144,6 +150,9 @@ class ATH(BaseTransferHasher):
         The code of each class: the majority of each bit in the codes of its training rows.
     code_space_ : str or None
         A digest of what was frozen; see `code_space`.
+    changed_bits_ : dict of float
+        Share of the bits of the training rows that differ from those of the `initial` model, by
+        domain; empty without one. Not saved.
     lam_ : float
         The weight of T2 that was used.
     agreement_ : float or None
@@ -319,6 +328,7 @@ class ATH(BaseTransferHasher):
         pairs: Any = None,
         frozen: Mapping[str, Any] | None = None,
         hub: str | None = None,
+        initial: BaseTransferHasher | None = None,
         device: str | None = None,
         memory_limit: int | str | None = None,
         verbose: bool = False,
@@ -346,6 +356,9 @@ class ATH(BaseTransferHasher):
         hub : str, optional
             A domain that the others are bridged to. None: each to each, which costs more if there
             are many. Its parameters are those of the source.
+        initial : a fitted model, optional
+            Stay close to it, for more rows or better labels: domains that it has begin at its
+            projections, and classes keep their words. `changed_bits_` tells how many bits changed.
         device : None, "auto" or a torch device ("cuda", "cuda:1", "cpu"), default=None
             Where NumPy input is processed: by NumPy, or by torch on a device; "auto" uses a GPU
             if torch finds one. Results are NumPy arrays. Input of another library stays where it
@@ -366,7 +379,8 @@ class ATH(BaseTransferHasher):
             raise InputError(unknown("domain", hub, inputs.names), "hub")
         data = inputs.checked(open_domains(self, inputs, held, options))
         number = None if hub is None else inputs.names.index(hub)
-        result = learn(self, data, options, held, number)
+        before = initial_encoders(initial, data, self.n_bits)
+        result = learn(self, data, options, held, number, before)
         self.encoders_ = {
             name: encoder
             for name, encoder in zip(inputs.names, result.encoders, strict=True)
@@ -378,6 +392,10 @@ class ATH(BaseTransferHasher):
         self.classes_, self.class_codes_ = class_codes(data, result.codes)
         self.code_space_ = adopted_space(frozen)
         self.bipartite_graph_: Graph = on_host(result.solution.W[0])
+        self.changed_bits_ = {
+            data.names[k]: changed_bits(encoder, self.encoders_[data.names[k]], data.X[k])
+            for k, encoder in before.items()
+        }
         self.lam_ = float(result.solution.lam)
         self.ridge_ = float(result.solution.ridges[0])
         self.agreement_ = result.agreement

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_random_state
 
-from .._core.arrays import empty_on
+from .._core.arrays import array_namespace, empty_on
 from .._core.errors import InputError
 from .._core.linalg import Array
 from .._core.validation import Flag, Rules, Size
@@ -25,6 +25,7 @@ from ..models.encoder import LinearEncoder
 from ..models.training import TWO, Domains, Inputs, TrainingData, check_rows
 from ..streaming.blocks import BLOCK_BYTES, CACHE_BYTES, Blocks, as_blocks
 from ..streaming.mappers import cluster_mapper
+from .class_codes import signs
 from .features import features_of, same_space
 from .frozen import Frozen, FrozenInput
 from .memory import check_in_blocks, plan_memory
@@ -102,21 +103,28 @@ def learn(
     options: RuntimeOptions,
     frozen: Mapping[int, FrozenInput] | None = None,
     hub: int | None = None,
+    initial: Mapping[int, LinearEncoder] | None = None,
 ) -> FitResult:
     """Fit an `ATH` to validated data; the encoders are on the device of the data.
 
-    With a `hub`, the other domains are bridged to it alone, otherwise each to each.
+    With a `hub`, the other domains are bridged to it alone, otherwise each to each. Domains with an
+    `initial` encoder begin at its projections.
     """
     rng = check_random_state(ath.random_state)
     home = data.X[0]
     if options.device is not None and isinstance(home, np.ndarray):
         data = data.like(empty_on(options.device))
     held = _frozen(frozen or {}, data)
+    earlier = {k: _projections(e, data.X[k]) for k, e in (initial or {}).items() if k not in held}
     data = _completed(ath, data, held, hub or 0, rng)
-    data = replace(data, codes=tuple(_codes(held, k) for k in range(len(data.X))))
-    free = [k for k in range(len(data.X)) if k not in held]
-    features = features_of(ath, data, free, rng)
-    problem = begun(ath, data, features, held, hub, rng)
+    n = len(data.X)
+    data = replace(
+        data,
+        codes=tuple(held[k].B if k in held else None for k in range(n)),
+        earlier=tuple(signs(earlier[k]) if k in earlier else None for k in range(n)),
+    )
+    features = features_of(ath, data, [k for k in range(n) if k not in held], rng)
+    problem = begun(ath, data, features, held, hub, rng, earlier)
     lam = chosen_lam(problem) if ath.lam == "auto" else ath.lam
     solution = problem.solver(options.verbose)(lam)
     encoders = _encoders(problem, solution)
@@ -146,8 +154,13 @@ def _frozen(frozen: Mapping[int, FrozenInput], data: Domains) -> dict[int, Froze
     return {k: Frozen.of(given, data.X[k], dtype) for k, given in frozen.items()}
 
 
-def _codes(held: Mapping[int, Frozen], k: int) -> Array | None:
-    return held[k].B if k in held else None
+def _projections(encoder: LinearEncoder, X: Any) -> Array:
+    """Return the projections of an earlier encoder, of mean magnitude one."""
+    if isinstance(X, Blocks):
+        raise InputError("cannot be used with memory_limit or on a cluster", "initial")
+    H = encoder.decision_function(X)
+    xp = array_namespace(H)
+    return H / max(float(xp.mean(xp.abs(H))), 1e-30)
 
 
 def _completed(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from .._core.arrays import to_numpy
 from .._core.errors import InputError, unknown
@@ -46,6 +47,36 @@ def adopted_space(frozen: Mapping[str, Any] | None) -> str | None:
             return code_space(given)
         return hashlib.sha256(to_numpy(given).tobytes()).hexdigest()
     return None
+
+
+def initial_encoders(model: Any, data: Domains, n_bits: int) -> dict[int, LinearEncoder]:
+    """Return the encoders of an earlier model, by number of the domain."""
+    if model is None:
+        return {}
+    if not isinstance(model, BaseTransferHasher):
+        raise InputError("is no fitted model of several domains", "initial")
+    check_is_fitted(model, "encoders_")
+    found = {}
+    for k, (name, X) in enumerate(zip(data.names, data.X, strict=True)):
+        encoder = model.encoders_.get(name)
+        if encoder is None:
+            continue
+        if (encoder.n_features_in_, encoder.n_bits) != (X.shape[1], n_bits):
+            raise InputError(
+                f"its encoder of {name} takes {encoder.n_features_in_} columns and has "
+                f"{encoder.n_bits} bits, not {X.shape[1]} and {n_bits}",
+                "initial",
+            )
+        found[k] = encoder
+    if not found:
+        listed = ", ".join(model.encoders_)
+        raise InputError(f"has none of these domains, but {listed}; name them alike", "initial")
+    return found
+
+
+def changed_bits(before: LinearEncoder, after: LinearEncoder, X: Any) -> float:
+    """Return the share of the bits of some rows that differ between two encoders."""
+    return float((before.transform(X) != after.transform(X)).mean())
 
 
 def learn_to_join(

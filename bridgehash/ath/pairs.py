@@ -39,6 +39,7 @@ _FOLDS = 3  # one fold is held out
 _LEAST_PAIRS = 6  # with fewer, none is held out
 _DIRECTIONS = 256  # principal directions used to find partners
 _HUB_NEIGHBORS = 10
+_CANDIDATES = 100_000  # most source rows among which partners are searched
 _ROTATED = 2.0  # ridge of the map that finds partners, for unit rows
 _RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0)  # of the prediction, in units of the mean squared norm
 _ROTATION = 0.5  # weight of the rotation, compared with the prediction
@@ -116,7 +117,8 @@ class PartnerSearch(BaseEstimator):
     n_rounds : int, default=3
         Rounds of searching, each with the map of all pairs found so far.
     max_rows : int, default=2000
-        Target rows without a partner that take part, drawn at random.
+        Target rows without a partner that take part, drawn at random. Partners are searched among
+        at most 100,000 source rows.
 
     Notes
     -----
@@ -144,6 +146,8 @@ class PartnerSearch(BaseEstimator):
         if min(len(free_s), len(free_t)) == 0 or len(pairs) < _LEAST_PAIRS:
             return data
         free_t = free_t[drawn_rows(data.X_target[free_t], self.max_rows, rng)]
+        if len(free_s) > _CANDIDATES:
+            free_s = free_s[drawn_rows(data.X_source[free_s], _CANDIDATES, rng)]
         Z_s, Z_t = _reduced(data.X_source), _reduced(data.X_target)
         partners = _Partners(Z_s, Z_t, free_s, free_t, self.n_rounds)
         if not partners.help(pairs):

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import take_rows
+from .._core.arrays import column_means, like, take_rows
 from .._core.errors import InputError
-from .._core.linalg import Array, product, rows_by_norm
+from .._core.linalg import Array, SPDSolver, product, rows_by_norm
 from .._core.progress import progress
 from ..models.training import Domains
 from ..neighbors.graphs import Graph, NoGraph
@@ -28,6 +28,7 @@ from .solver import Bridge, Solution, solve
 from .starts import Known, Start, StartContext
 from .steps import Domain, Objective
 
+_NEAR = 1e-3  # ridge of the regression of earlier projections on rows of unit norm
 _FIRST_RIDGE = 0.1  # of a start that needs one before ridge="auto" is decided
 
 
@@ -170,18 +171,27 @@ def begun(
     held: Mapping[int, Frozen],
     hub: int | None,
     rng: np.random.RandomState,
+    earlier: Mapping[int, Array] | None = None,
 ) -> Problem:
     """Return the problem with its first projections.
 
     Two domains begin together; further ones follow the hub. If a domain is frozen, all follow it.
+    Domains with `earlier` projections begin there.
     """
     begin = _Beginning(ath, data, features, held, rng)
     if held:
         base = next(iter(held))
         centre = centre_of(ath, data, base, held[base].H)
-        start = begin.after(base, {k: frozen.H - centre for k, frozen in held.items()})
+        known: dict[int, Array] = {k: frozen.H - centre for k, frozen in held.items()}
+        known |= {k: H - centre for k, H in (earlier or {}).items()}
+        start = begin.after(base, known, begin.at(earlier or {}, centre))
         return Problem(ath, data, features, held, centre, hub, start, rng)
-    start = begin.together(hub or 0)
+    if earlier:
+        size = 1.0 if ath.start_scale is None else ath.start_scale
+        known = {k: size * H for k, H in earlier.items()}
+        start = begin.after(next(iter(known)), known, begin.at(known))
+    else:
+        start = begin.together(hub or 0)
     return Problem(ath, data, features, held, None, hub, start, rng)
 
 
@@ -205,6 +215,18 @@ class _Beginning:
         first.A[i], first.A[j] = start.A_s, start.A_t
         _note_graph(first, i, j, start.W)
         return self.after(i, {i: start.H_s, j: start.H_t}, first)
+
+    def at(self, earlier: Mapping[int, Array], centre: Array | float = 0.0) -> FirstProjections:
+        """Begin some domains at given projections; A is their regression on the features."""
+        first = FirstProjections([], [None] * len(self.data.X), {})
+        if self.ath.ridge_towards is not None:
+            for k, H in earlier.items():
+                Z = self.features[k].Z
+                wanted = like(H, Z, Z.dtype) - centre
+                A = SPDSolver(Z.T @ Z, _NEAR)(Z.T @ (wanted - column_means(wanted)))
+                same = not self.held and same_space(self.ath, self.data)
+                first.A[k] = self.features[k].back(A) if same else A
+        return first
 
     def after(
         self, base: int, known: Mapping[int, Array], first: FirstProjections | None = None

@@ -86,6 +86,13 @@ Hub = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Bridge all other domains to this one, not each to each."),
 ]
+Initial = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="MODEL",
+        help="Stay close to an earlier model, for more rows or better labels (ath only).",
+    ),
+]
 Bits = Annotated[
     int, typer.Option(parser=opt.whole(1, opt.MAX_BITS), metavar="N", help="Code length.")
 ]
@@ -133,6 +140,7 @@ def fit(
     pairs: Pairs = None,
     frozen: FrozenDomains = None,
     hub: Hub = None,
+    initial: Initial = None,
     bits: Bits = 64,
     settings: Settings = None,
     scheduler: opt.Scheduler = None,
@@ -155,7 +163,7 @@ def fit(
         --labels photo=photos.csv:class --labels sketch=sketches.csv:class \\
         --labels cartoon=cartoons.csv:class
     """
-    from bridgehash import ATH, save
+    from bridgehash import ATH, load, save
     from bridgehash._core.validation import check_parameters
     from bridgehash.ath.fit import RuntimeOptions
     from bridgehash.cli.domains import domain_specs, label_specs, read_data, read_frozen
@@ -179,9 +187,12 @@ def fit(
         method, preset, published, data, in_blocks=in_blocks, frozen=bool(held)
     )
     hasher = build(name, bits, seed, settings or [])
-    if (held or hub or len(specs) > 2) and not isinstance(hasher, ATH):
-        raise InputError(f"{name} learns from two domains; use an ath method", "--method")
-    more = {"frozen": held or None, "hub": hub} if isinstance(hasher, ATH) else {}
+    if (held or hub or initial or len(specs) > 2) and not isinstance(hasher, ATH):
+        raise InputError(f"{name} learns from two domains anew; use an ath method", "--method")
+    more: dict[str, Any] = {}
+    if isinstance(hasher, ATH):
+        before = None if initial is None else load(initial)
+        more = {"frozen": held or None, "hub": hub, "initial": before}
     if verbose is not False:
         for text in unused(hasher, data):
             note(f"{name} does not use {text}; ignored")
@@ -210,6 +221,7 @@ def fit(
                 ("method", f"{name} ({reason})" if reason else name),
                 *((domain, _size(data, domain, domain in held)) for domain in specs),
                 *([("pairs", str(len(data["pairs"])))] if "pairs" in data else []),
+                *([("bits changed", _changes(hasher.changed_bits_))] if initial else []),
                 ("bits", str(next(iter(hasher.encoders_.values())).n_bits)),
                 *fit_fields(fit_record(hasher)),
                 ("written", f"{path} ({decimal(path.stat().st_size)})"),
@@ -381,6 +393,10 @@ def on_cluster(scheduler: str | None) -> Iterator[None]:
 
     with quiet(), cluster(scheduler):
         yield
+
+
+def _changes(changed: Mapping[str, float]) -> str:
+    return ", ".join(f"{100 * share:.1f} % of {domain}" for domain, share in changed.items())
 
 
 def _size(data: Data, domain: str, frozen: bool) -> str:

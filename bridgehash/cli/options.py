@@ -34,6 +34,7 @@ TYPED = {  # argument of the library -> what the user typed
     "random_state": "--seed",
     "domain": "--domain",
     "hub": "--hub",
+    "initial": "--initial",
     "frozen": "--frozen",
     "ids": "--ids",
     "tags": "--tags",

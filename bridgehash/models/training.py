@@ -147,6 +147,7 @@ class Domains:
     pairs: Ids | None = None  # (p, n_domains) row numbers, -1 where a domain has none
     classes: NDArray[Any] | None = None  # labels by class id
     codes: tuple[Array | None, ...] = ()  # ±1 codes of the domains whose codes are given
+    earlier: tuple[Array | None, ...] = ()  # ±1 codes by an earlier model, to stay close to
 
     def two(self, i: int = 0, j: int = 1) -> TrainingData:
         """Return two of the domains."""

@@ -118,6 +118,13 @@ def test_codes_that_were_replaced_lose_their_origin(run: Run, files: Path) -> No
     assert run("index add all.bhi codes.npy").code == 0
 
 
+def test_a_refit_tells_how_many_bits_changed(run: Run, files: Path) -> None:
+    run(f"{FIT}{BOTH}")
+    ended = run(f"{FIT.replace('model.bh', 'new.bh')}{BOTH} --initial model.bh --seed 5")
+    assert ended.code == 0, ended.err
+    assert "bits changed  0.0 % of photo, 0.0 % of sketch" in ended.out
+
+
 def test_codes_of_unknown_origin_can_be_frozen(run: Run, files: Path) -> None:
     rng = np.random.default_rng(1)
     words = rng.integers(256, size=(CLASSES, 2)).astype(np.uint8)
