@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: demo test test-browser test-slow test-oldest test-milvus test-networks check levels \
-	compared crossmodal external budget cifar choices probes examples pairs signs benchmark search load \
+	compared crossmodal external lasting budget cifar choices probes examples pairs signs benchmark search load \
 	hostile docs tables docs-outputs format clean
 
 demo: $(READY)

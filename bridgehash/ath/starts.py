@@ -211,8 +211,10 @@ class LabelStart(BaseEstimator):
         seen = np.flatnonzero(y >= 0)
         if not len(seen):
             raise InputError("the domains have no class in common; check the labels", "y")
-        H_t, _ = _regressed(context, seen, like(means[y[seen]], context.X_t, context.X_t.dtype))
-        return Start(known.H, _placed(H_t, y, means))
+        wanted = like(means[y[seen]], context.X_t, context.X_t.dtype)
+        if len(seen) == len(y):
+            return Start(known.H, wanted)
+        return Start(known.H, _placed(_regressed(context, seen, wanted), y, means))
 
 
 def _class_means(
@@ -238,11 +240,11 @@ def _class_means(
     return means, has_mean
 
 
-def _regressed(context: StartContext, rows: NDArray[np.intp], wanted: Array) -> tuple[Array, Array]:
-    """Return projections of all target rows by a ridge regression of some, and its matrix."""
+def _regressed(context: StartContext, rows: NDArray[np.intp], wanted: Array) -> Array:
+    """Return projections of all target rows by a ridge regression of some."""
     X = take_rows(context.X_t, rows)
-    A_t = SPDSolver(X.T @ X, context.ridge)(X.T @ wanted)
-    return context.X_t @ A_t, A_t
+    A_t: Array = SPDSolver(X.T @ X, context.ridge)(X.T @ wanted)
+    return context.X_t @ A_t
 
 
 def _placed(H: Array, y: NDArray[np.intp] | None, means: Array) -> Array:
@@ -287,8 +289,8 @@ class GivenStart(BaseEstimator):
         seen = np.flatnonzero(to_numpy(W.T.degrees) > 0)
         degrees = take_rows(like(W.T.degrees, known.H, known.H.dtype), seen)
         wanted = take_rows(W.T @ known.H, seen) / degrees[:, None]
-        H_t, _ = _regressed(context, seen, like(wanted, context.X_t, context.X_t.dtype))
-        return Start(known.H, H_t, W)
+        wanted = like(wanted, context.X_t, context.X_t.dtype)
+        return Start(known.H, _regressed(context, seen, wanted), W)
 
 
 class StructuralStart(BaseEstimator):
