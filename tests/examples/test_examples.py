@@ -47,6 +47,16 @@ def test_new_queries_find_the_old_neighbours(data_pack: Pack, run: Run) -> None:
     assert right > 0.9
 
 
+def test_three_models_share_an_index(data_pack: Pack, run: Run) -> None:
+    data_pack("pacs")
+    text = run("three_models_one_index --pairs 100 --bits 32")
+    assert "codes of the catalogue unchanged: True" in text
+    assert "{'Lite0': 334, 'Lite2': 334, 'MobileNet': 668}" in text
+    printed = scores(text)
+    assert min(right for _, right in printed.values()) > 0.85
+    assert min(recall for recall, _ in printed.values()) > 0.12
+
+
 def test_the_saved_arrays_work_with_the_command_line(
     data_pack: Pack, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,7 +97,7 @@ def test_without_data_one_line_says_what_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("BRIDGEHASH_DATA", str(tmp_path))
-    for line in (NEW_MODEL, SKETCH, f"{SKETCH} --picture found.png"):
+    for line in (NEW_MODEL, SKETCH, f"{SKETCH} --picture found.png", "three_models_one_index"):
         with pytest.raises(SystemExit) as ended:
             run(line)
         printed = capsys.readouterr()
