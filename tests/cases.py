@@ -164,6 +164,7 @@ METHODS = {
     "ath-supervised": _ath(ATH.supervised, BOTH),
     "ath-kernel": _ath(ATH.kernel, BOTH),
     "ath-propagated": replace(_ath(ATH.propagated, BOTH), one_domain_enough=True),
+    "ath-adopted": replace(_ath(ATH.adopted, BOTH), one_domain_enough=True),
     "ath-structural": replace(
         _ath(ATH.structural, start=StructuralStart(n_starts=1, n_kept=1)), rounding_decides=True
     ),

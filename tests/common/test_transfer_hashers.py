@@ -243,6 +243,7 @@ ATH_INPUTS = {  # by the parts of each preset
     "ath-supervised": set(BOTH),
     "ath-kernel": set(BOTH),
     "ath-propagated": set(BOTH),
+    "ath-adopted": set(BOTH),
     "ath-paired": {"pairs"},
 }
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from bridgehash.ath.fit import Features
+from bridgehash.ath.features import Features
 from bridgehash.models.feature_maps import UnitRows
 from bridgehash.neighbors.graphs import KNNGraph, label_graph, laplacian
 from bridgehash.neighbors.search import nearest_others

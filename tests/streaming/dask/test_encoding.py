@@ -270,5 +270,5 @@ def test_what_does_not_go_together(in_files: Case, run: Run, tmp_path: Path) -> 
 def test_the_manifest_can_be_read(in_files: Case, run: Run) -> None:
     run(*in_files.words())
     manifest = json.loads((in_files.out / MANIFEST).read_text())
-    assert manifest["about"].keys() == {"model", "domain", "n_bits"}
+    assert manifest["about"].keys() == {"code_space", "domain", "n_bits"}
     assert len(manifest["shards"]) == 9
