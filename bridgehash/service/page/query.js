@@ -57,5 +57,5 @@ export async function loadItem(api, info, query, signal) {
   if (query.codes) return null;
   const { id, domain } = query;
   const base = `/v1/catalogues/${encodeURIComponent(info.name)}/items/${encodeURIComponent(id)}`;
-  return { ...(await api.get(`${base}?domain=${domain}`, signal)), domain };
+  return { ...(await api.get(`${base}?domain=${encodeURIComponent(domain)}`, signal)), domain };
 }
