@@ -124,7 +124,7 @@ def features_of(
     xp = array_namespace(*rows)
     dtype = xp.result_type(*rows)
     mapped = [_mapped(ath, xp.astype(X, dtype, copy=False), rng) for X in rows]
-    means = [_centre(ath, data, k, Z) for k, (_, Z) in zip(which, mapped, strict=True)]
+    means = [centre_of(ath, data, k, Z) for k, (_, Z) in zip(which, mapped, strict=True)]
     if joint:
         sizes = [Z.shape[0] for _, Z in mapped]
         total = sum(n * mean for n, mean in zip(sizes, means, strict=True))
@@ -135,22 +135,16 @@ def features_of(
     }
 
 
-def _centre(ath: Any, data: Domains, k: int, Z: Array) -> Array:
-    """Return the mean that the rows of a domain are centred by."""
-    rows = centred_rows(ath, data, k)
+def centre_of(ath: Any, data: Domains, k: int, Z: Array) -> Array:
+    """Return the centre of rows or projections of a domain: of all, of its classes, or of pairs."""
     if ath.center == "classes":
         return class_mean(Z, data.y[k], data.names[k])
-    return column_means(Z if rows is None else take_rows(Z, rows))
-
-
-def centred_rows(ath: Any, data: Domains, k: int) -> Ids | None:
-    """Return the rows of a domain whose mean is its centre; None: all."""
     if ath.center != "pairs":
-        return None
+        return column_means(Z)
     if data.pairs is None:
         raise InputError("missing; center='pairs' needs it", "pairs")
     rows = data.pairs[:, k]
-    return rows[rows >= 0]
+    return column_means(take_rows(Z, rows[rows >= 0]))
 
 
 def class_mean(Z: Any, y: Ids | None, name: str) -> Array:

@@ -15,16 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.arrays import column_means, like, take_rows, to_numpy
+from .._core.arrays import like, take_rows, to_numpy
 from .._core.errors import InputError, unknown
 from .._core.linalg import Array, RidgeSolver, unit_rows
 from ..codes import n_bytes, unpack
 from ..models.base import BaseHasher, BaseTransferHasher
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import UnitRows
-from ..models.training import Domains, Ids, Inputs
+from ..models.training import Ids, Inputs
 from .class_codes import Codes, signs
-from .features import centred_rows, class_mean
 
 _TINY = 1e-30
 _RIDGE = 1.0  # of the regression that takes the place of an unknown encoder, for unit rows
@@ -147,14 +146,6 @@ def _features(encoder: LinearEncoder, X: Array, rows: Ids) -> Array:
     for feature_map in encoder.maps:
         Z = feature_map.transform(Z)
     return Z
-
-
-def centre_of(ath: Any, data: Domains, k: int, H: Array) -> Array:
-    """Return the centre of the projections of a domain, by the same rule as that of its rows."""
-    if ath.center == "classes":
-        return class_mean(H, data.y[k], data.names[k])
-    rows = centred_rows(ath, data, k)
-    return column_means(H if rows is None else take_rows(H, rows))
 
 
 @dataclass

@@ -19,8 +19,8 @@ from ..models.training import Domains
 from ..neighbors.graphs import Graph, NoGraph
 from ..streaming.mappers import use_mapper
 from .class_codes import BalancedCodes, Codes, limits
-from .features import Features, has_joint_mean, same_space
-from .frozen import Frozen, FrozenCodes, centre_of
+from .features import Features, centre_of, has_joint_mean, same_space
+from .frozen import Frozen, FrozenCodes
 from .presets import part
 from .ridge import chosen_ridge
 from .selection import FIRST_LAM, WEAK_LAM, CycleConsistency, best_lam

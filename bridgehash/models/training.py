@@ -172,10 +172,6 @@ class Domains:
         """Return the same rows in the library, and on the device, of another array."""
         return replace(self, X=tuple(like(X, reference) for X in self.X))
 
-    def given_codes(self, k: int) -> Array | None:
-        """Return the codes of a domain, ±1, if they are given."""
-        return self.codes[k] if self.codes else None
-
 
 def check_rows(X: Sequence[Any], names: Sequence[str]) -> tuple[Array, ...]:
     """Return the rows of all domains as validated arrays; files and blocks are read into memory."""
