@@ -103,7 +103,8 @@ class ATH(BaseTransferHasher):
         0.2 with two feature spaces if the start knows no graph: that bridge is arbitrary.
     ridge : float or "auto", default=5.0
         Added to the diagonal of Φ. "auto" needs codes="classes" and chooses from 0.03 to 10: fewest
-        wrong bits in source rows and in target rows that are left out one at a time.
+        wrong bits in source rows and in target rows that are left out one at a time. Each of more
+        than two domains has a ridge of its own.
     ridge_target : float or None, default=None
         Ridge of the target; None: that of the source.
     ridge_towards : None or "start", default=None
@@ -161,7 +162,7 @@ class ATH(BaseTransferHasher):
     objective_ : structured array of shape (n_iter_,)
         Fields total, quantisation (T1), bridge (T2), structure (T3), ridge.
     ridge_ : float
-        The ridge that was used.
+        The ridge that was used, in the first domain if they differ.
     n_iter_ : int
     converged_ : bool
 

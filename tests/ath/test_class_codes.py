@@ -10,6 +10,7 @@ import pytest
 from bridgehash import ATH, AnchorKernel, ClassCodes, InputError, load
 from bridgehash.ath.class_codes import class_weights, far_words
 from bridgehash.ath.ridge import RIDGES, ridge_path
+from bridgehash.ath.solver import solve
 from bridgehash.models.training import Domains
 from tests.cases import two_domains
 
@@ -176,6 +177,22 @@ def test_noisy_targets_get_a_larger_ridge():
     ]
     assert ridges[0] < ridges[1]
     assert set(ridges) <= set(RIDGES)
+
+
+def test_each_of_three_domains_has_its_own_ridge(monkeypatch):
+    random = np.random.default_rng(0)
+    centres, y = random.normal(size=(4, 60)), np.arange(160) % 4
+    noise = {"clean": 0.01, "also clean": 0.01, "noisy": 3.0}
+    X = {name: centres[y] + s * random.normal(size=(160, 60)) for name, s in noise.items()}
+    used = []
+
+    def noted(*args, ridges, **settings):
+        used.append(ridges)
+        return solve(*args, ridges=ridges, **settings)
+
+    monkeypatch.setattr("bridgehash.ath.problem.solve", noted)
+    ATH.supervised(32, random_state=0).fit(X, y=dict.fromkeys(X, y))
+    assert used[0][0] == used[0][1] < used[0][2]
 
 
 # --- anchors
