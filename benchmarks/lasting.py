@@ -340,7 +340,7 @@ def million(seed: int) -> Results:
     for case, given in (
         ("codes of the classes", {"y": y_new}),
         ("labels of all codes", {"y": y_new, "codes_to": codes, "y_to": y}),
-        ("2,000 pairs", {"codes_to": codes, "pairs": pairs}),
+        ("2000 pairs", {"codes_to": codes, "pairs": pairs}),
     ):
         started = time.perf_counter()
         model.join(case, Z, **given)
