@@ -183,6 +183,9 @@ from .metrics import (
 from .metrics import (
     recall_of_neighbors as recall_of_neighbors,
 )
+from .metrics import (
+    rejection_auroc as rejection_auroc,
+)
 from .models.encoder import (
     LinearEncoder as LinearEncoder,
 )
