@@ -12,6 +12,7 @@ from .._core.linalg import Array
 from .._core.validation import UNKNOWN
 from ..datasets import TransferTask
 from ..models.base import BaseTransferHasher
+from ..models.training import TWO
 from .histogram import DistanceHistogram, distance_histogram
 from .radius import lookup, radius_pr_area
 from .ranking import mean_average_precision, precision_at, recall_at
@@ -56,20 +57,29 @@ class Report:
     rejection_auroc: float | None = None
 
 
-def evaluate(hasher: BaseTransferHasher, task: TransferTask) -> Report:
+def evaluate(
+    hasher: BaseTransferHasher, task: TransferTask, domains: tuple[str, str] = TWO
+) -> Report:
     """Encode a task with a fitted hasher and score the search in both domains.
 
-    The rejection score of a query is that of the hasher, if it has `rejection_score(X, domain)`,
-    else the mean distance to the ten nearest codes of the source. Queries labelled -1 count for
-    `single` only, without relevant items.
+    The rejection score of a query is the mean distance to the ten nearest codes of the source.
+    Queries labelled -1 count for `single` only, without relevant items.
+
+    Parameters
+    ----------
+    hasher : BaseTransferHasher
+    task : TransferTask
+    domains : two names, default=("source", "target")
+        Which domains of the hasher encode the source and the target of the task.
     """
-    queries = hasher.encode(task.X_query, "target")
-    n_bits = hasher.encoder("target").n_bits
+    source, target = domains
+    queries = hasher.encode(task.X_query, target)
+    n_bits = hasher.encoder(target).n_bits
 
     def histogram(X: Array, y: NDArray[np.intp], domain: str) -> DistanceHistogram:
         return distance_histogram(queries, hasher.encode(X, domain), task.y_query, y, n_bits=n_bits)
 
-    across = histogram(task.X_source, task.y_source, "source")
+    across = histogram(task.X_source, task.y_source, source)
     labelled = task.y_query != UNKNOWN
     known = labelled & np.isin(task.y_query, task.y_source)
     if not known.any():
@@ -78,11 +88,9 @@ def evaluate(hasher: BaseTransferHasher, task: TransferTask) -> Report:
         )
     rejection = None
     if (known != labelled).any():
-        own = getattr(hasher, "rejection_score", None)
-        scores = nearest_distance(across) if own is None else own(task.X_query, domain="target")
-        rejection = rejection_auroc(np.asarray(scores)[labelled], ~known[labelled])
+        rejection = rejection_auroc(nearest_distance(across)[labelled], ~known[labelled])
     return Report(
         cross=Scores.of(DistanceHistogram(across.total[known], across.relevant[known])),
-        single=Scores.of(histogram(task.X_target, task.y_target, "target")),
+        single=Scores.of(histogram(task.X_target, task.y_target, target)),
         rejection_auroc=rejection,
     )

@@ -32,7 +32,7 @@ from ..codes import MAX_BITS, pack
 from ..streaming.blocks import needs_reading
 from .contents import Contents, Course, Maybe, Named, Number, Part, Width
 from .encoder import LinearEncoder, SaveMixin
-from .training import Ids, Inputs, TrainingData, check_rows
+from .training import TWO, Ids, Inputs, TrainingData, check_rows
 
 FitInput = Literal["y", "y_source", "y_target", "pairs"]
 N_BITS = Range(1, MAX_BITS, Integral)  # the rule of every `n_bits`
@@ -217,28 +217,35 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
         """Return packed codes, shape (n, ceil(n_bits / 8))."""
         return self.encoder(domain).encode(X)
 
-    def encode_both(self, X_source: Any, X_target: Any) -> NDArray[np.uint8]:
-        """Return packed codes of items that are known in both feature spaces.
+    def encode_both(self, X_source: Any, X_target: Any = None) -> NDArray[np.uint8]:
+        """Return packed codes of items that are known in several feature spaces.
 
-        The code of an item is the signs of the summed projections of its two rows, so the domain
-        with the larger projections decides more bits: that of the surer prediction, if the method
+        The code of an item is the signs of the summed projections of its rows, so the domain with
+        the larger projections decides more bits: that of the surer prediction, if the method
         predicts codes.
 
         Parameters
         ----------
-        X_source : array of shape (n, d_source)
+        X_source : array of shape (n, d_source), or a mapping from names of domains to such arrays
         X_target : array of shape (n, d_target)
             Row i shows the same item as row i of X_source.
         """
-        H_s = self.decision_function(X_source, "source")
-        H_t = self.decision_function(X_target, "target")
-        if H_s.shape != H_t.shape:
-            raise InputError(
-                f"{H_t.shape[0]} rows, but X_source has {H_s.shape[0]}; row i of both must show "
-                "the same item",
-                "X_target",
-            )
-        return pack(H_s + H_t)
+        rows = X_source
+        if not isinstance(X_source, Mapping):
+            rows = dict(zip(TWO, (X_source, X_target), strict=True))
+        if not rows:
+            raise InputError("no domain given", "X_source")
+        total: Any = 0.0
+        for name, X in rows.items():
+            H = self.decision_function(X, name)
+            if np.ndim(total) and H.shape != total.shape:
+                raise InputError(
+                    f"{H.shape[0]} rows, but {next(iter(rows))} has {total.shape[0]}; row i of "
+                    "all domains must show the same item",
+                    f"X_{name}",
+                )
+            total = H + total
+        return pack(total)
 
 
 class BaseTwoDomainHasher(BaseTransferHasher):

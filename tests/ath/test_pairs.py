@@ -415,8 +415,17 @@ def test_an_item_known_in_both_views_gets_the_signs_of_the_sum():
     ath = ATH.paired(20, random_state=0).fit(X_s, X_t[:100], pairs=same(100))
     H = ath.decision_function(Q_s, "source") + ath.decision_function(Q_t, "target")
     np.testing.assert_array_equal(ath.encode_both(Q_s, Q_t), np.packbits(H > 0, axis=1))
-    with pytest.raises(ValueError, match="X_target: 3 rows, but X_source has 5"):
+    with pytest.raises(ValueError, match="X_target: 3 rows, but source has 5"):
         ath.encode_both(Q_s[:5], Q_t[:3])
+
+
+def test_views_with_names_are_encoded_together():
+    X_s, X_t, Q_s, Q_t = two_views(n=200)
+    rows = {"pixels": X_s, "shapes": X_t, "mirrored": -X_t}
+    ath = ATH.paired(20, random_state=0).fit(rows, pairs=np.repeat(np.arange(200)[:, None], 3, 1))
+    given = {"pixels": Q_s, "shapes": Q_t, "mirrored": -Q_t}
+    H = sum(ath.decision_function(Q, name) for name, Q in given.items())
+    np.testing.assert_array_equal(ath.encode_both(given), np.packbits(H > 0, axis=1))
 
 
 def test_codes_of_training_rows_are_those_of_the_fit():

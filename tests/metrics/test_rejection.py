@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -81,25 +80,22 @@ def test_cross_counts_queries_of_known_class_and_single_counts_all(task: Transfe
     assert known.rejection_auroc is None
 
 
-def test_a_hasher_without_a_score_rejects_by_the_ten_nearest_codes(task: TransferTask) -> None:
-    fitted = Shared(ITQ(16)).fit(task.X_source, task.X_target)
-    hasher: Any = SimpleNamespace(encode=fitted.encode, encoder=fitted.encoder)  # and no more
+def test_queries_are_rejected_by_the_ten_nearest_codes(task: TransferTask) -> None:
+    hasher = Shared(ITQ(16)).fit(task.X_source, task.X_target)
     codes = [hasher.encode(task.X_query, "target"), hasher.encode(task.X_source, "source")]
     nearest = np.sort(hamming(*codes), axis=1)[:, :10].mean(axis=1)
     expected = roc_auc_score(task.y_query >= 4, nearest)
     assert evaluate(hasher, task).rejection_auroc == pytest.approx(expected)
 
 
-def test_the_score_of_the_hasher_is_used_if_it_has_one(task: TransferTask) -> None:
-    class Rejecting(Shared):
-        def rejection_score(self, X: Any, domain: str) -> Any:
-            assert domain == "target"
-            assert X is task.X_query
-            return np.where(task.y_query == 4, 1.0, 0.0)
-
-    hasher = Rejecting(ITQ(16)).fit(task.X_source, task.X_target)
-    shares = np.mean(task.y_query[task.y_query >= 4] == 4)
-    assert evaluate(hasher, task).rejection_auroc == pytest.approx(shares + (1 - shares) / 2)
+def test_domains_with_names_are_evaluated(task: TransferTask) -> None:
+    plain = Shared(ITQ(16)).fit(task.X_source, task.X_target)
+    named = Shared(ITQ(16)).fit({"photo": task.X_source, "sketch": task.X_target})
+    report, expected = evaluate(named, task, ("photo", "sketch")), evaluate(plain, task)
+    assert report.cross.radius_pr_area == expected.cross.radius_pr_area
+    assert report.single.radius_pr_area == expected.single.radius_pr_area
+    with pytest.raises(InputError, match="'target' is not allowed; use 'photo' or 'sketch'"):
+        evaluate(named, task)
 
 
 def test_queries_without_a_label_are_neither_known_nor_unknown(task: TransferTask) -> None:
