@@ -187,6 +187,9 @@ from .models import (
     AnchorKernel as AnchorKernel,
 )
 from .models import (
+    CodeDecoder as CodeDecoder,
+)
+from .models import (
     Domains as Domains,
 )
 from .models import (

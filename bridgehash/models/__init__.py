@@ -1,5 +1,6 @@
 """Base classes of all methods, encoders, feature maps and model files."""
 
+from .decoder import CodeDecoder
 from .encoder import LinearEncoder
 from .feature_maps import AnchorKernel, PrincipalMap, RowsAndKernel, UnitRows
 from .persistence import load, save
@@ -7,6 +8,7 @@ from .training import Domains, TrainingData
 
 __all__ = [
     "AnchorKernel",
+    "CodeDecoder",
     "Domains",
     "LinearEncoder",
     "PrincipalMap",
