@@ -12,8 +12,9 @@ demo: $(READY)
 	$(BIN)/bridgehash demo --out demo
 
 # One thread per worker: the problems are small, and competing thread pools make them slow.
+# Tests start many processes, so these must find compiled modules.
 test: check
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal --ignore=tests/browser
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal --ignore=tests/browser
 
 check: $(READY)
 	$(BIN)/ruff format --check .

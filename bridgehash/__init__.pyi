@@ -183,35 +183,38 @@ from .metrics import (
 from .metrics import (
     recall_of_neighbors as recall_of_neighbors,
 )
-from .models import (
-    AnchorKernel as AnchorKernel,
+from .metrics import (
+    rejection_auroc as rejection_auroc,
 )
-from .models import (
+from .models.decoder import (
     CodeDecoder as CodeDecoder,
 )
-from .models import (
-    Domains as Domains,
-)
-from .models import (
+from .models.encoder import (
     LinearEncoder as LinearEncoder,
 )
-from .models import (
+from .models.feature_maps import (
+    AnchorKernel as AnchorKernel,
+)
+from .models.feature_maps import (
     PrincipalMap as PrincipalMap,
 )
-from .models import (
+from .models.feature_maps import (
     RowsAndKernel as RowsAndKernel,
 )
-from .models import (
-    TrainingData as TrainingData,
-)
-from .models import (
+from .models.feature_maps import (
     UnitRows as UnitRows,
 )
-from .models import (
+from .models.persistence import (
     load as load,
 )
-from .models import (
+from .models.persistence import (
     save as save,
+)
+from .models.training import (
+    Domains as Domains,
+)
+from .models.training import (
+    TrainingData as TrainingData,
 )
 from .neighbors import (
     FactoredGraph as FactoredGraph,

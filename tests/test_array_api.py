@@ -274,3 +274,9 @@ def test_torch_and_faiss_are_not_loaded_with_the_package():
     )
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_scikit_learn_is_not_loaded_with_an_index():
+    line = "import sys, bridgehash.index, bridgehash.cli.io; print('sklearn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -6,16 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array
 
 from .arrays import array_namespace, is_foreign, place, to_numpy
 from .errors import InputError
-from .linalg import Array
+
+if TYPE_CHECKING:
+    from .linalg import Array
 
 FLOATS = [np.float64, np.float32]
 _NAME = re.compile(r"[^\W_][\w .+-]{0,63}")  # of a domain
@@ -27,6 +27,8 @@ def check_domain(X: Any, name: str) -> Array:
     if is_foreign(X):
         checked = check_foreign(X, name)
     else:
+        from sklearn.utils.validation import check_array  # an index needs no scikit-learn
+
         try:
             checked = check_array(X, dtype=FLOATS, ensure_min_samples=0, input_name=name)
         except ValueError as error:
@@ -267,6 +269,8 @@ Rules = Mapping[str, Range | Flag | OneOf | Size]
 
 def check_parameters(estimator: Any) -> None:
     """Check every parameter that a class declares in `_rules`, nested parts included."""
+    from sklearn.base import BaseEstimator
+
     rules: Rules = getattr(estimator, "_rules", {})
     for name, rule in rules.items():
         value = getattr(estimator, name)

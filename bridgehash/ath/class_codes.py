@@ -131,7 +131,7 @@ class ClassCodes(BaseEstimator):
         if not frozen:
             kept = _first_of_equal(words, kept)
         if kept.any():
-            words[~kept] = _further_words(words[kept], int((~kept).sum()), rng)
+            words[~kept] = further_words(words[kept], int((~kept).sum()), rng)
         return ClassWords(labels, words, [class_weights(y) for y in labels], alphas, kept)
 
 
@@ -143,7 +143,7 @@ def _first_of_equal(words: Array, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return own
 
 
-def _further_words(words: Array, n: int, rng: np.random.RandomState) -> Array:
+def further_words(words: Array, n: int, rng: np.random.RandomState) -> Array:
     """Return n more words, each the one of many random words that is farthest from all others."""
     n_bits = words.shape[1]
     for _ in range(n):

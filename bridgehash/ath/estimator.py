@@ -33,6 +33,7 @@ from .joining import (
     initial_encoders,
     learn_to_join,
 )
+from .partial import RowSums, add_rows, begin_sums
 from .presets import NAMED_PARTS, PRESETS, Published, part, preset
 
 
@@ -104,7 +105,8 @@ class ATH(BaseTransferHasher):
         0.2 with two feature spaces if the start knows no graph: that bridge is arbitrary.
     ridge : float or "auto", default=5.0
         Added to the diagonal of Φ. "auto" needs codes="classes" and chooses from 0.03 to 10: fewest
-        wrong bits in source rows and in target rows that are left out one at a time.
+        wrong bits in source rows and in target rows that are left out one at a time. Each of more
+        than two domains has a ridge of its own.
     ridge_target : float or None, default=None
         Ridge of the target; None: that of the source.
     ridge_towards : None or "start", default=None
@@ -152,8 +154,8 @@ class ATH(BaseTransferHasher):
     code_space_ : str or None
         A digest of what was frozen; see `code_space`.
     changed_bits_ : dict of float
-        Share of the bits of the training rows that differ from those of the `initial` model, by
-        domain; empty without one. Not saved.
+        Share of the bits of the training rows that differ from those of the `initial` model, or of
+        the model before `partial_fit`, by domain; empty without one. Not saved.
     lam_ : float
         The weight of T2 that was used.
     agreement_ : float or None
@@ -161,8 +163,8 @@ class ATH(BaseTransferHasher):
         the bridge is no better than chance, and `fit` warns with `BridgeWarning`.
     objective_ : structured array of shape (n_iter_,)
         Fields total, quantisation (T1), bridge (T2), structure (T3), ridge.
-    ridge_ : float
-        The ridge that was used.
+    ridges_ : dict of float
+        The ridge that was used, by domain. Not saved.
     n_iter_ : int
     converged_ : bool
 
@@ -209,7 +211,6 @@ class ATH(BaseTransferHasher):
         "code_space_": Maybe(Digest()),
         "lam_": Number(Range(0)),
         "agreement_": Maybe(Number(Range(-np.inf))),
-        "ridge_": Number(Range(0, above=True)),
         "converged_": Number(Flag()),
     }
 
@@ -399,11 +400,61 @@ class ATH(BaseTransferHasher):
             for k, encoder in before.items()
         }
         self.lam_ = float(result.solution.lam)
-        self.ridge_ = float(result.solution.ridges[0])
+        self.ridges_ = dict(zip(inputs.names, map(float, result.solution.ridges), strict=True))
+        self._sums: dict[str, RowSums] | None = None
         self.agreement_ = result.agreement
         self.objective_ = result.objective
         self.n_iter_ = len(result.objective)
         self.converged_ = result.solution.converged
+        return self
+
+    def partial_fit(
+        self,
+        X_source: Any = None,
+        X_target: Any = None,
+        *,
+        y_source: ArrayLike | None = None,
+        y_target: ArrayLike | None = None,
+        y: Mapping[str, ArrayLike] | None = None,
+    ) -> Self:
+        """Learn from further labelled rows, without the earlier ones.
+
+        For `supervised` and `kernel`, whose hash functions follow from sums over the rows. The
+        first call is a `fit` of all domains; later ones take rows of one or more of them. Classes
+        keep their words, and a new class gets one that is far from the others. Anchors, scaling
+        and ridge stay those of the first call. The sums are not saved with the model.
+
+        Parameters
+        ----------
+        X_source, X_target, y_source, y_target, y
+            As for `fit`. A domain without new rows is None, or not in the mapping.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> y = np.arange(60) % 3
+        >>> X, Z = rng.normal(size=(60, 8)) + y[:, None], rng.normal(size=(60, 5)) + y[:, None]
+        >>> model = ATH.supervised(16, random_state=0)
+        >>> model = model.partial_fit(X[:30], Z[:30], y_source=y[:30], y_target=y[:30])
+        >>> list(model.partial_fit(X[30:], y_source=y[30:]).changed_bits_)
+        ['source']
+        """
+        rows, labels = X_source, y or {}
+        if not isinstance(X_source, Mapping):
+            given = {"source": (X_source, y_source), "target": (X_target, y_target)}
+            rows = {name: X for name, (X, _) in given.items() if X is not None}
+            labels = {name: each for name, (_, each) in given.items() if each is not None}
+        if not hasattr(self, "encoders_"):
+            self.fit(rows, y=labels)
+            self._sums = begin_sums(self, rows, labels)
+            return self
+        sums: dict[str, RowSums] | None = getattr(self, "_sums", None)
+        if sums is None:
+            raise InputError(
+                "this model has no sums: it was loaded, or learned by fit; call fit(..., "
+                "initial=model) with all rows, or begin with partial_fit"
+            )
+        self.changed_bits_ = add_rows(self, sums, rows, labels)
         return self
 
     def code_space(self) -> str:

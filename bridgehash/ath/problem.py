@@ -22,7 +22,7 @@ from .class_codes import BalancedCodes, Codes, limits
 from .features import Features, centre_of, has_joint_mean, same_space
 from .frozen import Frozen, FrozenCodes
 from .presets import part
-from .ridge import chosen_ridge
+from .ridge import chosen_ridges
 from .selection import FIRST_LAM, WEAK_LAM, CycleConsistency, best_lam
 from .solver import Bridge, Solution, solve
 from .starts import Known, Start, StartContext
@@ -73,9 +73,12 @@ class Problem:
                 domain if domain.frozen else replace(domain, held=self._first_projection(k))
                 for k, domain in enumerate(domains)
             ]
-        ridge = self._automatic_ridge(codes, domains) if ath.ridge == "auto" else ath.ridge
-        other = ridge if ath.ridge_target is None else ath.ridge_target
-        ridges = [ridge if self._role(k) == "source" else other for k in range(n)]
+        ridges = self._automatic_ridges(codes, domains) if ath.ridge == "auto" else [ath.ridge] * n
+        if ath.ridge_target is not None:
+            ridges = [
+                ridge if self._role(k) == "source" else ath.ridge_target
+                for k, ridge in enumerate(ridges)
+            ]
         settings = {name: getattr(ath, name) for name in ("step_order", "max_iter", "tol")}
         share = 1.0 if self.hub is not None else 1.0 / (n - 1)  # of λ in each bridge
 
@@ -150,11 +153,11 @@ class Problem:
         lower = rows.Z is not rows.X
         return Domain(rows.Z, graph.build(rows.Z, y), *weights, lower=lower, weights=row_weights)
 
-    def _automatic_ridge(self, codes: Codes, domains: list[Domain]) -> float:
+    def _automatic_ridges(self, codes: Codes, domains: list[Domain]) -> list[float]:
         if codes.weights[0] is None:
             raise InputError("'auto' needs codes='classes'; give a number", "ridge")
         B = codes.first(self.start.H)
-        return chosen_ridge(domains, B, self.rng, self.centre)
+        return chosen_ridges(domains, B, self.rng, self.centre)
 
 
 def comparable(ath: Any, data: Domains, held: Mapping[int, Frozen], i: int, j: int) -> bool:

@@ -1,8 +1,9 @@
-"""Choose the ridge of a fit with class words by leaving target rows out, one at a time.
+"""Choose the ridge of a fit with class words by leaving rows out, one at a time.
 
 With fixed codes, the A-step is a ridge regression, and the projection of a row that was left out
-has a closed form. The source is the catalogue: its rows are encoded as learned. The target has the
-queries: its rows count as if they had not been seen. docs/maths.md has the formula.
+has a closed form. Rows of a catalogue are encoded as learned; queries count as if they had not been
+seen. Of two domains the source is the catalogue and the target has the queries, and both share one
+ridge. Of more domains each is both, and has a ridge of its own. docs/maths.md has the formula.
 """
 
 from __future__ import annotations
@@ -22,23 +23,27 @@ RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _ROWS = 2000  # per domain that decide; the cost grows with their cube
 
 
-def chosen_ridge(
+def chosen_ridges(
     domains: Sequence[Domain],
     codes: Sequence[Any],
     rng: np.random.RandomState,
     centre: Array | None = None,
-) -> float:
-    """Return the ridge with the fewest wrong bits.
+) -> list[float]:
+    """Return the ridge with the fewest wrong bits, for each domain.
 
-    Counted are the rows of the first domain, and left-out rows of the others; frozen domains do not
-    count. `centre` is what codes and projections are relative to.
+    Frozen domains do not count. `centre` is what codes and projections are relative to.
     """
     shift = np.zeros(1) if centre is None else centre
-    wrong = np.zeros(len(RIDGES))
+    several = len(domains) > 2
+    wrong = np.zeros((len(domains), len(RIDGES)))
     for k, (domain, B) in enumerate(zip(domains, codes, strict=True)):
-        if not domain.frozen:
-            wrong += _wrong_bits(domain, B, shift, rng, left_out=k > 0)
-    return RIDGES[int(wrong.argmin())]
+        if domain.frozen:
+            continue
+        for left_out in (False, True) if several else (k > 0,):
+            wrong[k] += _wrong_bits(domain, B, shift, rng, left_out=left_out)
+    if not several:
+        wrong[:] = wrong.sum(axis=0)
+    return [RIDGES[best] for best in wrong.argmin(axis=1)]
 
 
 def _wrong_bits(

@@ -136,8 +136,9 @@ class Shared(BaseSharedHasher):
 
     def _check_loaded(self) -> None:
         super()._check_loaded()
-        if not self.hasher_.n_bits == self.hasher.n_bits == self.source_encoder_.n_bits:
-            raise ValueError("the codes of hasher, hasher_ and source_encoder_ differ in length")
+        found = {encoder.n_bits for encoder in self.encoders_.values()}
+        if {self.hasher_.n_bits, self.hasher.n_bits} != found:
+            raise ValueError("the codes of hasher, hasher_ and encoders_ differ in length")
 
     @property
     def about(self) -> About:  # type: ignore[override]

@@ -66,11 +66,14 @@ def task_title(task: str) -> str:
 
     >>> task_title("pacs/photo.gist512-sketch.effnet_lite0@500")
     'pacs: photo.gist512 → sketch.effnet_lite0, 500 rows'
+    >>> task_title("pacs/photo.gist512-sketch.gist512@classes=partial")
+    'pacs: photo.gist512 → sketch.gist512, partial classes'
     """
     spec = parse_task(task)
     views = str(spec.source) if spec.alone else f"{spec.source} → {spec.target}"
     rows = "" if spec.n_train is None else f", {spec.n_train:,} rows"
-    return f"{spec.dataset}: {views}{rows}"
+    classes = "" if spec.classes is None else f", {spec.classes} classes"
+    return f"{spec.dataset}: {views}{rows}{classes}"
 
 
 def precision_recall(suite: Suite, runs: list[Run]) -> Plot:

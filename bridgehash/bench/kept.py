@@ -81,7 +81,7 @@ def _is_complete(suite: Suite, record: Record) -> bool:
 
 
 def _shown(suite: Suite) -> set[str]:
-    """Return the names of scores and counts that tables and figure of a suite need."""
+    """Return the names of scores and counts that every record of a suite has."""
     return {*METRICS, *(_CURVES if suite.figure == "pr" else ())}
 
 
@@ -92,7 +92,11 @@ def _shortened(suite: Suite, run: Run) -> Record:
     record = {name: full[name] for name in names if name in full} | {"label": run.label}
     if run.finished:
         record["scores"] = {
-            side: {name: _rounded(full["scores"][side][name]) for name in _shown(suite)}
+            side: {
+                name: _rounded(value)
+                for name, value in full["scores"][side].items()
+                if name in _shown(suite) or name in suite.metrics_of(side)
+            }
             for side in suite.sides
         }
         record["seconds"] = {name: round(value, 2) for name, value in full["seconds"].items()}

@@ -77,7 +77,9 @@ class ReportSection:
         self.duration = _duration(_seconds(self.done))
         self.agreements = agreements(self.runs)
         self.sides = {
-            _SIDES[side]: [_score_table(suite, records, side, metric) for metric in suite.metrics]
+            _SIDES[side]: [
+                _score_table(suite, records, side, metric) for metric in suite.metrics_of(side)
+            ]
             for side in suite.sides
         }
         self.published = None if suite.paper is None else _published_table(suite.paper)

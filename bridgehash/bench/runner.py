@@ -29,7 +29,7 @@ from ..datasets import TaskSpec, TransferTask
 from ..metrics.evaluate import Scores, evaluate
 from .extras import EXTRAS
 from .origin import run_origin
-from .spec import FEW, QUICK_BITS, QUICK_SEEDS, SEEN, MethodSpec, Suite
+from .spec import FEW, QUICK_BITS, QUICK_SEEDS, REJECTION, SEEN, MethodSpec, Suite
 from .store import Record, ResultStore, record_key
 
 
@@ -95,8 +95,11 @@ def _results(job: Job, folder: StrPath | None) -> Record:
     hasher.fit(task.X_source, task.X_target, **labels)
     fitted = time.perf_counter()
     report = evaluate(hasher, task)
+    scores = {side: _scores(getattr(report, side)) for side in ("cross", "single")}
+    if report.rejection_auroc is not None:
+        scores["cross"][REJECTION] = report.rejection_auroc
     return {
-        "scores": {side: _scores(getattr(report, side)) for side in ("cross", "single")},
+        "scores": scores,
         "seconds": {"fit": fitted - started, "score": time.perf_counter() - fitted},
         "rows": {"source": len(task.X_source), "target": len(task.X_target)},
         **{name: EXTRAS[name](hasher, task) for name in job.extras},

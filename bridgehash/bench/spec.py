@@ -35,6 +35,7 @@ SEEN: dict[str, tuple[str, ...]] = {
 }
 FEW = {"one": 1, "three": 3}  # labels per class and domain
 METRICS = ("radius_pr_area", "mean_average_precision")
+REJECTION = "rejection_auroc"  # of the search in the source, on tasks whose target has more classes
 QUICK_BITS, QUICK_SEEDS = (16,), 1  # a first look at any suite
 
 
@@ -94,6 +95,10 @@ class Suite:
     figure: str | None = None  # drawn in the report, next to the tables
     paper: str | None = None  # file of published numbers
     note: str = ""
+
+    def metrics_of(self, side: str) -> tuple[str, ...]:
+        """Return the metrics that a side has."""
+        return tuple(name for name in self.metrics if side == "cross" or name != REJECTION)
 
 
 FIGURES = ("pr", "bars", "iterations", "grid", "tsne", "samples")
@@ -243,7 +248,7 @@ def _check_choices(suite: Suite) -> None:
         raise SuiteError(f"seeds={suite.seeds!r} is not allowed: give an integer of at least 1")
     for kind, chosen, known in (
         ("side", suite.sides, ("cross", "single")),
-        ("metric", suite.metrics, METRICS),
+        ("metric", suite.metrics, (*METRICS, REJECTION)),
         ("extra", suite.extras, EXTRAS),
         ("figure", (suite.figure,) if suite.figure else (), FIGURES),
         ("published table", (suite.paper,) if suite.paper else (), _tables_of_the_paper()),
@@ -251,6 +256,9 @@ def _check_choices(suite: Suite) -> None:
         for name in chosen:
             if name not in known:
                 raise SuiteError(unknown(kind, str(name), known))
+    for side in suite.sides:
+        if not suite.metrics_of(side):
+            raise SuiteError(f"metrics has {REJECTION} only, which side {side!r} does not have")
     words, has = _NEEDED.get(str(suite.figure), ("", lambda suite: True))
     if not has(suite):
         raise SuiteError(f"figure = {suite.figure!r} needs {words}")

@@ -42,8 +42,9 @@ class Run(NamedTuple):
         return "scores" in self.record
 
     def score(self, side: str, metric: str = "radius_pr_area") -> float:
-        """Return a score in per cent."""
-        return 100.0 * float(self.record["scores"][side][metric])
+        """Return a score in per cent; NaN if the record does not have it."""
+        value = self.record["scores"][side].get(metric)
+        return nan if value is None else 100.0 * float(value)
 
 
 def runs_of(suite: Suite, records: Iterable[Record]) -> list[Run]:
@@ -276,7 +277,8 @@ def result_table(suite: Suite, records: Iterable[Record], side: str, metric: str
 
 def _cell(runs: list[Run], side: str, metric: str) -> Cell:
     scores = {run.seed: run.score(side, metric) for run in runs if run.finished}
-    return Cell(scores, n_failed=len(runs) - len(scores))
+    n_failed = len(runs) - len(scores)
+    return Cell({seed: score for seed, score in scores.items() if not isnan(score)}, n_failed)
 
 
 def _setting(use: str, labels: str, settings: Mapping[str, str]) -> tuple[Any, ...]:

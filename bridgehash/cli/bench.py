@@ -241,7 +241,7 @@ def _show(suite: Suite, records: list[Record]) -> None:
 
     results().print(Text(suite.title, "bold"), soft_wrap=True)
     for side in suite.sides:
-        for metric in suite.metrics:
+        for metric in suite.metrics_of(side):
             _print(result_table(suite, records, side, metric))
     for line in agreements(runs_of(suite, records)):
         results().print(Text(line), soft_wrap=True)

@@ -52,6 +52,7 @@ class DemoData(NamedTuple):
     """A task to learn from, source items to find, and target items to query with."""
 
     name: str
+    domains: tuple[str, str]  # names of source and target
     task: TransferTask
     items: Items
     queries: Items
@@ -84,7 +85,7 @@ def digits(folder: Path, domains: DigitDomains | None = None) -> DemoData:
     queries = Items(task.X_query, domains.query.y.astype(str).astype(object), folder / "queries")
     _write_pictures(items.pictures, domains.source.images)
     _write_pictures(queries.pictures, domains.query.images)
-    return DemoData("digits", task, items, queries)
+    return DemoData("digits", ("digits", "scans"), task, items, queries)
 
 
 def sketches_and_photos() -> DemoData | None:
@@ -113,7 +114,7 @@ def sketches_and_photos() -> DemoData | None:
     asked, queries = pictured("sketch", X_t)
     train = np.setdiff1d(np.arange(len(y_t)), asked)
     task = TransferTask(X_s, X_t[train], X_t[asked], y_s, y_t[train], y_t[asked])
-    return DemoData("sketches", task, items, queries, "gist")
+    return DemoData("sketches", ("photos", "sketches"), task, items, queries, "gist")
 
 
 def _write_pictures(folder: Path, images: Array) -> None:
@@ -143,16 +144,16 @@ def _catalogue(folder: Path, data: DemoData, method: MethodSpec, n_bits: int) ->
     """Fit a model and write it with an index of each domain."""
     name, task = f"{data.name}-{method.label}", data.task
     hasher = method.build(n_bits, seed=0)
-    labels = {argument: getattr(task, argument) for argument in SEEN[method.labels]}
-    hasher.fit(task.X_source, task.X_target, **labels)
+    labels = (getattr(task, argument) for argument in SEEN[method.labels])
+    X = dict(zip(data.domains, (task.X_source, task.X_target), strict=True))
+    hasher.fit(X, y=dict(zip(data.domains, labels, strict=False)))
     model = folder / f"{name}.bh"
     hasher.save(model)
     indexes = folder / f"{name}.bhi", folder / f"{name}-queries.bhi"
-    for encoder, domain, part, path in (
-        (hasher.source_encoder_, "source", data.items, indexes[0]),
-        (hasher.target_encoder_, "target", data.queries, indexes[1]),
-    ):
-        index = HammingIndex(n_bits).add(encoder.encode(part.X), tags=part.tags, domain=domain)
+    parts = (data.items, data.queries)
+    for domain, part, path in zip(data.domains, parts, indexes, strict=True):
+        codes = hasher.encode(part.X, domain)
+        index = HammingIndex(n_bits).add(codes, tags=part.tags, domain=domain)
         index.about = origin(hasher, domain)
         index.save(path)
     return Files(model, *indexes, data.items.pictures, data.queries.pictures, data.backbone)

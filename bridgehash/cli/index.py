@@ -285,7 +285,6 @@ def load_codes(
 
     An index that was exported to Parquet has ids, tags and domains, which options replace.
     """
-    from bridgehash import load
     from bridgehash.cli.io import (
         encode_rows,
         read_codes,
@@ -295,7 +294,6 @@ def load_codes(
         read_row_labels,
     )
     from bridgehash.index import HammingIndex
-    from bridgehash.models.provenance import encoder_of, origin
 
     weights, exported = None, None
     if model is None and _is_exported(data):
@@ -309,6 +307,9 @@ def load_codes(
         n_bits = bits or int(about.get("n_bits", 8 * codes.shape[1]))
         domain = domain or about.get("domain")
     else:
+        from bridgehash import load  # packed codes need no scikit-learn
+        from bridgehash.models.provenance import encoder_of, origin
+
         loaded = load(model)
         encoder = encoder_of(loaded, model, domain, "--domain")
         n_bits, about = encoder.n_bits, origin(loaded, domain)

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +27,6 @@ from bridgehash._core.errors import InputError, named
 from bridgehash._core.files import StrPath, atomic_write
 from bridgehash._core.progress import countdown
 from bridgehash.cli.console import counted, may_animate
-from bridgehash.models.encoder import LinearEncoder
 from bridgehash.streaming.formats import (
     MATRIX,
     Column,
@@ -42,6 +41,9 @@ from bridgehash.streaming.formats import (
     npy_header,
     parquet_columns,
 )
+
+if TYPE_CHECKING:
+    from bridgehash.models.encoder import LinearEncoder
 
 _LABELS: Want = (1, "number byte text", "labels have one dimension of whole numbers or text")
 _IDS: Want = (1, "number byte text", "ids have one dimension of whole numbers or text")

@@ -30,7 +30,7 @@ Indexes = Annotated[
 QueriesOf = Annotated[
     list[Path] | None,
     typer.Option(
-        "--queries", metavar="FILE", help="Index of the other domain, to pick queries from."
+        "--queries", metavar="FILE", help="Index of another domain, to pick queries from."
     ),
 ]
 Images = Annotated[

@@ -1,5 +1,6 @@
 """Tasks and their data."""
 
+from .classes import ClassSelection, draw_classes
 from .dataset import DataSet, DataSource, DataView, read_extracted
 from .digits import DigitDomains, DigitImages, digit_domains
 from .files import DataFile, checksum
@@ -8,6 +9,7 @@ from .task import PairedTask, TaskSpec, TransferTask, parse_task, task_from_file
 
 __all__ = [
     "DATASETS",
+    "ClassSelection",
     "DataFile",
     "DataSet",
     "DataSource",
@@ -19,6 +21,7 @@ __all__ = [
     "TransferTask",
     "checksum",
     "digit_domains",
+    "draw_classes",
     "parse_task",
     "read_extracted",
     "task_from_files",

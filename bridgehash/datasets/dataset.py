@@ -139,12 +139,23 @@ class DataSet:
     public: Mapping[DataView, DataSource] = field(default_factory=dict)
     n_queries: int | None = 500  # None: a tenth of the target, at most 500
     own_views: tuple[DataView, ...] = ()  # not in `file`: each needs a file of its own
+    class_names: tuple[str, ...] = ()  # of the labels 0, 1, ...; empty if labels are the names
 
     def check(self, view: DataView) -> None:
         """Raise `InputError` unless the set has this view."""
         known = (*self.views, *self.own_views)
         if self.file is not None and view not in known:
             raise InputError(unknown(f"view of {self.name}", str(view), [str(v) for v in known]))
+
+    def check_classes(self, classes: Collection[str]) -> None:
+        """Raise `InputError` for a class that is neither a name nor a number of this set.
+
+        Nothing is checked if the names follow from the files.
+        """
+        numbers = {str(number) for number in range(len(self.class_names))}
+        for name in classes:
+            if self.class_names and name not in self.class_names and name not in numbers:
+                raise InputError(unknown(f"class of {self.name}", name, self.class_names))
 
     def load(
         self, view: DataView, folder: StrPath | None = None, *, unit_rows: bool = False

@@ -39,6 +39,18 @@ _OFFICE_CALTECH10 = DataSet(
         ),
     ),
     own_views=views(("amazon", "caltech10"), ("decaf6", "vgg16")),
+    class_names=(
+        "backpack",
+        "bike",
+        "calculator",
+        "headphones",
+        "keyboard",
+        "laptop",
+        "monitor",
+        "mouse",
+        "mug",
+        "projector",
+    ),
     public=DECAF,
 )
 _PACS = DataSet(
@@ -55,6 +67,7 @@ _PACS = DataSet(
         size=40_397_398,
         hint="It holds arrays such as photo_gist512 (one row per image) and photo_y (the class).",
     ),
+    class_names=("dog", "elephant", "giraffe", "guitar", "horse", "house", "person"),
 )
 _CIFAR10 = DataSet(
     name="cifar10",

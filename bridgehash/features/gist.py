@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import fft
 
 from .._core.errors import InputError
 
@@ -80,7 +80,7 @@ def _whiten(images: NDArray[np.float32]) -> NDArray[np.float32]:
     smooth = _low_pass(padded.shape[1])
 
     def smoothed(x: Any) -> Any:
-        return fft.irfft2(fft.rfft2(x) * smooth)
+        return scipy.fft.irfft2(scipy.fft.rfft2(x) * smooth)
 
     detail: NDArray[np.float32] = padded - smoothed(padded)
     detail /= _LEAST_CONTRAST + np.sqrt(np.abs(smoothed(detail**2)))
@@ -92,10 +92,10 @@ def _grid_means(images: NDArray[np.float32]) -> NDArray[np.float32]:
     n, side = images.shape[:2]
     border = (_MIRRORED, _MIRRORED)
     inside = slice(_MIRRORED, -_MIRRORED)
-    spectrum = fft.fft2(np.pad(images, ((0, 0), border, border), mode="symmetric"))
+    spectrum = scipy.fft.fft2(np.pad(images, ((0, 0), border, border), mode="symmetric"))
     means = np.empty((n, N_SCALES * N_ORIENTATIONS, GRID, GRID), dtype=np.float32)
     for i, transfer in enumerate(_filters(side + 2 * _MIRRORED)):
-        response = np.abs(fft.ifft2(spectrum * transfer, overwrite_x=True)[:, inside, inside])
+        response = np.abs(scipy.fft.ifft2(spectrum * transfer, overwrite_x=True)[:, inside, inside])
         means[:, i] = response.reshape(n, GRID, side // GRID, GRID, -1).mean(axis=(2, 4))
     return means.reshape(n, DIMENSION)
 
@@ -103,7 +103,7 @@ def _grid_means(images: NDArray[np.float32]) -> NDArray[np.float32]:
 @lru_cache(maxsize=4)
 def _low_pass(side: int) -> NDArray[np.float32]:
     """Return a Gaussian transfer function for `rfft2`, one half at the cut-off."""
-    rows, columns = fft.fftfreq(side, 1 / side), fft.rfftfreq(side, 1 / side)
+    rows, columns = scipy.fft.fftfreq(side, 1 / side), scipy.fft.rfftfreq(side, 1 / side)
     squared = rows[:, None] ** 2 + columns**2
     return np.exp(-np.log(2) * squared / _CUTOFF**2).astype(np.float32)
 
@@ -111,7 +111,7 @@ def _low_pass(side: int) -> NDArray[np.float32]:
 @lru_cache(maxsize=4)
 def _filters(side: int) -> NDArray[np.float32]:
     """Return transfer functions of shape (32, side, side), each with one lobe."""
-    frequency = fft.fftfreq(side)
+    frequency = scipy.fft.fftfreq(side)
     radius = np.hypot(frequency[:, None], frequency)
     angle = np.arctan2(frequency[:, None], frequency)
     bank = np.empty((N_SCALES, N_ORIENTATIONS, side, side), dtype=np.float32)

@@ -6,6 +6,7 @@ from .float_neighbors import recall_of_neighbors
 from .histogram import DistanceHistogram, distance_histogram
 from .radius import Lookup, lookup, radius_pr_area, radius_pr_curve
 from .ranking import average_precision, mean_average_precision, ndcg_at, precision_at, recall_at
+from .rejection import nearest_distance, rejection_auroc
 
 __all__ = [
     "DistanceHistogram",
@@ -20,9 +21,11 @@ __all__ = [
     "lookup",
     "mean_average_precision",
     "ndcg_at",
+    "nearest_distance",
     "precision_at",
     "radius_pr_area",
     "radius_pr_curve",
     "recall_at",
     "recall_of_neighbors",
+    "rejection_auroc",
 ]

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .._core.errors import InputError
 from .._core.linalg import Array
+from .._core.validation import UNKNOWN
 from ..datasets import TransferTask
 from ..models.base import BaseTransferHasher
 from .histogram import DistanceHistogram, distance_histogram
 from .radius import lookup, radius_pr_area
 from .ranking import mean_average_precision, precision_at, recall_at
+from .rejection import nearest_distance, rejection_auroc
 
 
 @dataclass(frozen=True)
@@ -41,22 +44,45 @@ class Scores:
 
 @dataclass(frozen=True)
 class Report:
-    """Scores of target queries against the source (cross) and the target (single)."""
+    """Scores of target queries against the source (cross) and the target (single).
+
+    `cross` counts only queries whose class the source has, `single` counts all queries.
+    `rejection_auroc` says how well the other queries are told apart, see
+    `bridgehash.metrics.rejection_auroc`. It is None if there are none.
+    """
 
     cross: Scores
     single: Scores
+    rejection_auroc: float | None = None
 
 
 def evaluate(hasher: BaseTransferHasher, task: TransferTask) -> Report:
-    """Encode a task with a fitted hasher and score the search in both domains."""
+    """Encode a task with a fitted hasher and score the search in both domains.
+
+    The rejection score of a query is that of the hasher, if it has `rejection_score(X, domain)`,
+    else the mean distance to the ten nearest codes of the source. Queries labelled -1 count for
+    `single` only, without relevant items.
+    """
     queries = hasher.encode(task.X_query, "target")
     n_bits = hasher.encoder("target").n_bits
 
-    def score(X: Array, y: NDArray[np.intp], domain: str) -> Scores:
-        codes = hasher.encode(X, domain)
-        return Scores.of(distance_histogram(queries, codes, task.y_query, y, n_bits=n_bits))
+    def histogram(X: Array, y: NDArray[np.intp], domain: str) -> DistanceHistogram:
+        return distance_histogram(queries, hasher.encode(X, domain), task.y_query, y, n_bits=n_bits)
 
+    across = histogram(task.X_source, task.y_source, "source")
+    labelled = task.y_query != UNKNOWN
+    known = labelled & np.isin(task.y_query, task.y_source)
+    if not known.any():
+        raise InputError(
+            "no query has a class of the source; use a task whose domains share a class", "task"
+        )
+    rejection = None
+    if (known != labelled).any():
+        own = getattr(hasher, "rejection_score", None)
+        scores = nearest_distance(across) if own is None else own(task.X_query, domain="target")
+        rejection = rejection_auroc(np.asarray(scores)[labelled], ~known[labelled])
     return Report(
-        cross=score(task.X_source, task.y_source, "source"),
-        single=score(task.X_target, task.y_target, "target"),
+        cross=Scores.of(DistanceHistogram(across.total[known], across.relevant[known])),
+        single=Scores.of(histogram(task.X_target, task.y_target, "target")),
+        rejection_auroc=rejection,
     )

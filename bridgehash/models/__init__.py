@@ -1,20 +1,17 @@
-"""Base classes of all methods, encoders, feature maps and model files."""
+"""Base classes of all methods, encoders, feature maps and model files.
 
-from .decoder import CodeDecoder
-from .encoder import LinearEncoder
-from .feature_maps import AnchorKernel, PrincipalMap, RowsAndKernel, UnitRows
-from .persistence import load, save
-from .training import Domains, TrainingData
+Names are loaded when they are first used: an index needs the files only, not scikit-learn.
+"""
 
-__all__ = [
-    "AnchorKernel",
-    "CodeDecoder",
-    "Domains",
-    "LinearEncoder",
-    "PrincipalMap",
-    "RowsAndKernel",
-    "TrainingData",
-    "UnitRows",
-    "load",
-    "save",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "decoder": ["CodeDecoder"],
+        "encoder": ["LinearEncoder"],
+        "feature_maps": ["AnchorKernel", "PrincipalMap", "RowsAndKernel", "UnitRows"],
+        "persistence": ["load", "save"],
+        "training": ["Domains", "TrainingData"],
+    },
+)

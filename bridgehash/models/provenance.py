@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.errors import InputError
-from .base import BaseHasher, BaseTransferHasher
-from .encoder import LinearEncoder
+
+if TYPE_CHECKING:
+    from .encoder import LinearEncoder
 
 
 def encoder_of(model: Any, path: Path, domain: str | None, option: str) -> LinearEncoder:
     """Return the encoder of a model for a domain; `path` and `option` are for messages."""
+    from .base import BaseHasher, BaseTransferHasher  # an index needs no scikit-learn
+    from .encoder import LinearEncoder
+
     if isinstance(model, BaseTransferHasher):
         choices = " or ".join(f"{option} {name}" for name in model.encoders_)
         if domain is None:
@@ -36,6 +40,8 @@ def encoder_of(model: Any, path: Path, domain: str | None, option: str) -> Linea
 
 def code_space(model: Any) -> str:
     """Return the digest of a model whose codes can be compared: see `ATH.code_space`."""
+    from .base import BaseHasher, BaseTransferHasher
+
     if isinstance(model, BaseTransferHasher):
         return model.code_space()
     encoder: LinearEncoder = model.encoder_ if isinstance(model, BaseHasher) else model

@@ -74,7 +74,7 @@ class SearchResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """One model and one index under a name, and items of the other domain if they are loaded."""
+    """One model and one index under a name, and items of another domain if they are loaded."""
 
     name: str
     method: str
@@ -100,7 +100,7 @@ class Catalogue:
 
     def name_of(self, domain: str) -> str | None:
         """Return the domain to store with items; None for a one-domain model."""
-        return _given(domain)
+        return domain if len(self.domains) > 1 else None
 
     def items(self, domain: str | None) -> tuple[str, HammingIndex]:
         """Return the name of a domain and a snapshot of its items."""
@@ -249,7 +249,7 @@ class Files:
 
     model: Path
     index: Path
-    queries: Path | None = None  # an index of the other domain, to pick queries from
+    queries: Path | None = None  # an index of another domain, to pick queries from
     images: Path | None = None
     query_images: Path | None = None
     backbone: str | None = None
@@ -304,10 +304,7 @@ def _open(
     )
     try:
         index_domain, query_domain = _find_domains(model, store, files)
-        encoders = {
-            domain: encoder_of(model, files.model, _given(domain), "domain")
-            for domain in _domains_of(model)
-        }
+        encoders = _encoders_of(model, files.model)
         space = code_space(model)
         _check_fits(store, files.model, space, encoders[index_domain])
         reader = _find_reader(files, encoders[query_domain], readers)
@@ -338,8 +335,11 @@ def _open(
         raise
 
 
-def _domains_of(model: Any) -> list[str]:
-    return list(model.encoders_) if isinstance(model, BaseTransferHasher) else [_ANY]
+def _encoders_of(model: Any, path: Path) -> Mapping[str, LinearEncoder]:
+    """Return the encoders of a model by domain."""
+    if isinstance(model, BaseTransferHasher):
+        return model.encoders_
+    return {_ANY: encoder_of(model, path, None, "domain")}
 
 
 def _find_domains(model: Any, store: IndexStore, files: Files) -> tuple[str, str]:
@@ -354,7 +354,7 @@ def _find_domains(model: Any, store: IndexStore, files: Files) -> tuple[str, str
                 str(files.queries),
             )
         return _ANY, _ANY
-    names = _domains_of(model)
+    names = list(model.encoders_)
     domain = _checked_domain(store.index, names, files.index)
     if files.queries is None:
         return domain, next((name for name in names if name != domain), domain)
@@ -425,7 +425,3 @@ def _find_reader(
             str(files.model),
         )
     return reader
-
-
-def _given(domain: str) -> str | None:
-    return None if domain == _ANY else domain

@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._core.errors import InputError, named
-from .._core.linalg import Array
 from .formats import MATRIX, check_finite, check_regular
 from .readers import (
     ArrayReader,
@@ -28,6 +27,9 @@ from .readers import (
     spooled_reader,
     zarr_reader,
 )
+
+if TYPE_CHECKING:
+    from .._core.linalg import Array
 
 BLOCK_BYTES = 64 << 20
 CACHE_BYTES = 4 * BLOCK_BYTES

@@ -33,7 +33,7 @@ def small(monkeypatch):
 def domains(dtype=np.float64):
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(8, 20))
-    y_s, y_t = rng.integers(8, size=700), rng.integers(8, size=500)
+    y_s, y_t = rng.integers(8, size=350), rng.integers(8, size=250)
     X_s, X_t = (centres[y] + 0.5 * rng.normal(size=(len(y), 20)) + 1.0 for y in (y_s, y_t))
     return X_s.astype(dtype), X_t.astype(dtype), {"y_source": y_s, "y_target": y_t}
 

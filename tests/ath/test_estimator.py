@@ -290,7 +290,9 @@ def test_the_record_is_the_objective_of_the_encoders(variant, shape):
         terms, [last["quantisation"], last["bridge"], last["structure"]], rtol=1e-6
     )
     norms = [np.linalg.norm(model.encoder(name).projection) for name in ("source", "target")]
-    np.testing.assert_allclose(last["ridge"], model.ridge_ * np.square(norms).sum(), rtol=1e-6)
+    np.testing.assert_allclose(
+        last["ridge"], model.ridges_["source"] * np.square(norms).sum(), rtol=1e-6
+    )
 
 
 def row_weights(model, name, data):

@@ -49,6 +49,24 @@ def test_counts_are_kept_for_curves(tmp_path: Path) -> None:
     assert [r for r in kept_records([drawn], tmp_path) if "scores" in r] == []  # no counts
 
 
+def test_rejection_is_kept_if_the_suite_shows_it_and_the_record_has_it(tmp_path: Path) -> None:
+    metrics = 'metrics = ["radius_pr_area", "rejection_auroc"]'
+    shown = parse_suite("shown", TEXT.format(more=metrics))
+    plain = parse_suite("plain", TEXT.format(more=""))
+    scores = RECORDS[0]["scores"]
+    cross = scores["cross"] | {"rejection_auroc": 0.75}
+    records = [RECORDS[0] | {"scores": scores | {"cross": cross}}, *RECORDS[1:]]
+    for suite, names in ((shown, ["rejection_auroc"]), (plain, [])):
+        assert keep_records(suite, records, tmp_path) == 4
+        first, second, *_ = kept_records([suite], tmp_path)
+        common = {"radius_pr_area", "mean_average_precision"}
+        assert set(first["scores"]["cross"]) == {*common, *names}
+        assert set(first["scores"]["single"]) == set(second["scores"]["cross"]) == common
+    page = report_page([shown], kept_records([shown], tmp_path))
+    assert page == report_page([shown], records)
+    assert page.count("<strong>rejection_auroc</strong>") == 1  # of the search in the source
+
+
 def test_a_rerun_with_the_same_results_changes_no_byte(suite: Suite, tmp_path: Path) -> None:
     path = kept_path(tmp_path, suite)
     keep_records(suite, RECORDS, tmp_path)

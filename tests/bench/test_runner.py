@@ -102,6 +102,20 @@ def test_a_record_holds_what_tables_and_figures_need(tiny: Suite, data: Path) ->
     json.dumps(record, allow_nan=False)
 
 
+def test_a_record_has_rejection_if_the_source_lacks_a_class(tiny: Suite, data: Path) -> None:
+    for classes, has_unknown in (("0+1+2/1+2", False), ("1+2/0+1+2", True), ("open", True)):
+        task = parse_task(f"own/a.f-b.g@classes={classes}")
+        record = run_job(replace(jobs_of(tiny)[0], task=task), data)
+        assert record["task"] == str(task)
+        cross, single = (record["scores"][side] for side in ("cross", "single"))
+        assert ("rejection_auroc" in cross) == has_unknown
+        assert "rejection_auroc" not in single
+        assert record["rows"]["source"] < 40 if has_unknown else record["rows"]["source"] == 40
+        n_queries = sum(single["pairs"]) // record["rows"]["target"]
+        n_known = sum(cross["pairs"]) // record["rows"]["source"]
+        assert (n_known < n_queries) == has_unknown
+
+
 def test_an_embedding_has_a_point_per_row_of_both_domains(tiny: Suite, data: Path) -> None:
     job = replace(jobs_of(tiny)[0], extras=("embedding",))
     embedding = run_job(job, data)["embedding"]

@@ -130,6 +130,17 @@ def test_twins_show_the_paper_as_printed_and_the_script() -> None:
     assert [str(task) for task in load_suite("table1-twin").tasks] == ["cifar10/all.gist512"]
 
 
+def test_suites_of_class_selections_differ_in_the_classes_only() -> None:
+    closed, *others = load_suites(["closed", "partial", "open", "universal"])
+    for suite in others:
+        draws = [f"{task}@classes={suite.name}" for task in closed.tasks]
+        assert [str(task) for task in suite.tasks] == draws
+        assert (suite.methods, suite.n_bits) == (closed.methods, closed.n_bits)
+        assert suite.metrics_of("single") == closed.metrics
+        has_unknown = suite.name in ("open", "universal")
+        assert ("rejection_auroc" in suite.metrics_of("cross")) == has_unknown
+
+
 MISTAKES = [
     ("title", "titel", r"unknown key 'titel'; did you mean 'title'\?"),
     ('title = "T"', "", "the key 'title' is missing"),
@@ -156,6 +167,8 @@ MISTAKES = [
     ("title", "seeds = 0\ntitle", "seeds=0 is not allowed"),
     ("title", 'sides = ["both"]\ntitle', "unknown side 'both'"),
     ("title", 'metrics = ["map"]\ntitle', "unknown metric 'map'"),
+    ("title", 'metrics = ["rejection_auroc"]\ntitle', "only, which side 'single' does not have"),
+    ("own/a.f-b.g", "own/a.f-b.g@classes=part", "'part' does not select classes; write partial"),
     ("title", 'extras = ["objectiv"]\ntitle', "did you mean 'objective'"),
     ("title", 'figure = "pie"\ntitle', "unknown figure 'pie'"),
     ("title", 'figure = "tsne"\ntitle', 'needs extras = \\["embedding"\\]'),

@@ -49,6 +49,20 @@ def test_missing_and_failed_are_told_apart(suite: Suite, record: Make) -> None:
     assert math.isnan(table.rows["ATH"][0].mean)
 
 
+def test_a_score_that_a_record_does_not_have_is_missing_and_no_failure(record: Make) -> None:
+    metrics = 'metrics = ["radius_pr_area", "rejection_auroc"]'
+    suite = parse_suite("toy", TEXT.format(more=metrics))
+    old, new = record(0.4), record(0.6, seed=1)
+    cross = new["scores"]["cross"] | {"rejection_auroc": 0.75}
+    new["scores"] = new["scores"] | {"cross": cross}
+    records = [old, new, record(error="E: x", seed=2), record(0.5, **ATH)]
+    table = result_table(suite, records, "cross", "rejection_auroc")
+    cell, other = (cells[0] for cells in table.rows.values())
+    assert (cell.scores, cell.n_failed, str(cell)) == ({1: 75.0}, 1, "75.0")
+    assert (other.missing, other.n_failed, str(other)) == (True, 0, "-")
+    assert result_table(suite, records, "cross", "radius_pr_area").rows["ITQ <one>"][0].n == 2
+
+
 def test_only_the_fits_of_the_suite_count(suite: Suite, record: Make) -> None:
     others = [
         record(labels="source"),

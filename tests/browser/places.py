@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from bridgehash import ITQ, load, save
+from bridgehash import ATH, ITQ, load, save
 from bridgehash.cli.demo_serve import digits, make_catalogues
 from bridgehash.datasets import digit_domains
 from bridgehash.features.backbones import ExtractSettings, find_backbone
@@ -16,13 +16,17 @@ from bridgehash.models.provenance import origin
 from bridgehash.service.catalogue import Files
 
 SHAPES = ("disc", "bars", "box")
+LONG = "a" * 64, "b" * 64  # the longest names of domains
 
 
 def make_places(folder: Path) -> list[Files]:
-    """Digits in four codings, shapes in two that take pictures, and one that has none."""
+    """Digits and shapes in several codings, and items without pictures, with all kinds of names."""
     return [
         *make_catalogues(folder, [digits(folder / "digits", digit_domains(240, n_queries=30))]),
         *_shapes(folder),
+        _two_domains(folder, "generic", ("source", "target")),
+        _two_domains(folder, "long", LONG),
+        _two_domains(folder, "mixed", ("photos", "sketches"), n_others=5),
     ]
 
 
@@ -82,3 +86,28 @@ def _shapes(folder: Path) -> list[Files]:
         files = Files(folder / f"{name}.bh", folder / f"{name}.bhi", images=images)
         made.append(Files(files.model, files.index, None, images, None, backbone_name))
     return made
+
+
+def _two_domains(folder: Path, name: str, domains: tuple[str, str], n_others: int = 0) -> Files:
+    """Return 40 items of one domain and 20 queries of another; the index also has some of those."""
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    X = 3.0 * y[:, None] + rng.normal(size=(40, 6))
+    Z = X[:20, :4] + rng.normal(size=(20, 4))
+    tags = np.array(["even", "odd"], dtype=object)[y]
+    model = ATH.supervised(n_bits=8, random_state=0)
+    model.fit(
+        dict(zip(domains, (X, Z), strict=True)), y=dict(zip(domains, (y, y[:20]), strict=True))
+    )
+    save(model, folder / f"{name}.bh")
+    paths = folder / f"{name}.bhi", folder / f"{name}-queries.bhi"
+    for domain, rows, path in zip(domains, (X, Z), paths, strict=True):
+        index = HammingIndex(8).add(
+            model.encode(rows, domain), tags=tags[: len(rows)], domain=domain
+        )
+        if path == paths[0] and n_others:
+            codes = model.encode(Z[:n_others], domains[1])
+            index.add(codes, tags=tags[:n_others], domain=domains[1])
+        index.about = origin(model, domain)
+        index.save(path)
+    return Files(folder / f"{name}.bh", *paths)

@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.places import LONG
 from tests.browser.test_search import DIGITS, settle
 
 pytest.importorskip("axe_playwright_python")
@@ -41,7 +42,7 @@ def test_the_keyboard_alone_is_enough(open_page):
     )
     assert active(page) == ["gallery", str(1 + row)]
     press(page, "End", "Home", "ArrowLeft", "ArrowRight", "Enter")
-    expect(page.locator("#query")).to_contain_text("item 1 of the target domain")
+    expect(page.locator("#query")).to_contain_text("scans, item 1")
     expect(page.locator("#status")).to_contain_text("12 items found")
     settle(page)
     while active(page)[0] != "columns":
@@ -73,7 +74,7 @@ def test_a_phone_scrolls_down_only(open_page, keep):
     expect(page.locator("#scores table")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     page.locator("#gallery [role=option]").nth(2).tap()
-    expect(page.locator("#query")).to_contain_text("item 2 of")
+    expect(page.locator("#query")).to_contain_text("item 2")
     settle(page)
     page.locator(".column-b .hit").nth(1).tap()
     expect(page.locator(".column-b .codes")).to_contain_text("bits differ")
@@ -102,6 +103,21 @@ def test_nothing_covers_anything_at_any_width(open_page):
     focused = page.locator(":focus").bounding_box()
     codes = page.locator(".column-a .codes").bounding_box()
     assert focused["y"] >= codes["y"] + codes["height"]
+
+
+def test_long_names_fit_at_any_width(open_page, keep):
+    page = open_page("#a=long")
+    settle(page)
+    expect(page.locator("#query")).to_contain_text(f"{LONG[1]}, item 0")
+    expect(page.locator("#scores")).to_contain_text(f"Searched: 40 {LONG[0]}.")
+    for width in (320, 390, 700, 1000, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        for part in ("h1", ".queries", "#choose-from", "#query p", "#scores p"):
+            box = page.locator(part).bounding_box()
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width
+        keep(page, f"long-names-{width}")
 
 
 def test_dark_mode_is_dark(open_page, keep):

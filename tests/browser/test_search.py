@@ -11,6 +11,12 @@ import pytest
 from playwright.sync_api import expect
 
 DIGITS = "#a=digits-ath-64&b=digits-itq-64"
+SHOWS_ALL = """list => {
+  const free = document.body.appendChild(list.cloneNode(true));  // as wide as its options
+  const enough = list.offsetWidth >= free.offsetWidth;
+  free.remove();
+  return enough;
+}"""
 
 
 def post(served, catalogue, form):
@@ -41,10 +47,10 @@ def test_a_query_that_is_picked_finds_what_the_service_finds(open_page, served):
     page = open_page(DIGITS)
     settle(page)
     page.locator("#gallery [role=option]").nth(4).click()
-    expect(page).to_have_url(re.compile("q=target%3A4"))
-    expect(page.locator("#query")).to_contain_text("item 4 of the target domain")
+    expect(page).to_have_url(re.compile("q=scans%3A4"))
+    expect(page.locator("#query")).to_contain_text("scans, item 4")
     for place, name in (("a", "digits-ath-64"), ("b", "digits-itq-64")):
-        answer = post(served, name, {"ids": [4], "domain": "target", "k": 12})
+        answer = post(served, name, {"ids": [4], "domain": "scans", "k": 12})
         expect(page.locator(f".column-{place}")).to_have_attribute("aria-busy", "false")
         assert hits(page, place) == found(answer)
     expect(page.locator("#status")).to_contain_text("digits-ath-64: 12 items found")
@@ -53,7 +59,7 @@ def test_a_query_that_is_picked_finds_what_the_service_finds(open_page, served):
 
 
 def test_a_reload_shows_the_same_and_back_goes_back(open_page):
-    page = open_page(DIGITS + "&q=target:2&k=6")
+    page = open_page(DIGITS + "&q=scans:2&k=6")
     settle(page)
     page.locator(".column-a .hit").nth(1).click()
     expect(page).to_have_url(re.compile("pin=a%3A"))
@@ -64,15 +70,15 @@ def test_a_reload_shows_the_same_and_back_goes_back(open_page):
     expect(page.locator('.column-a .hit[aria-selected="true"]')).to_have_count(1)
     assert (page.url, hits(page, "a"), hits(page, "b")) == before
     page.locator("#gallery [role=option]").nth(7).click()
-    expect(page.locator("#query")).to_contain_text("item 7 of")
+    expect(page.locator("#query")).to_contain_text("scans, item 7")
     page.go_back()
-    expect(page.locator("#query")).to_contain_text("item 2 of")
+    expect(page.locator("#query")).to_contain_text("scans, item 2")
     settle(page)
     assert hits(page, "a") == before[1]
 
 
 def test_bits_that_differ_light_up(open_page):
-    page = open_page(DIGITS + "&q=target:1")
+    page = open_page(DIGITS + "&q=scans:1")
     settle(page)
     for place in ("a", "b"):
         hit = page.locator(f".column-{place} .hit").last
@@ -103,6 +109,58 @@ def test_catalogues_side_by_side_are_those_of_the_same_things(open_page):
     page.select_option("#choose-a", "shapes-16")
     expect(page.locator(".column-b h3")).to_have_text("shapes-24")
     expect(page.locator(".column-a .caption").first).to_have_text("the query")
+
+
+@pytest.mark.parametrize(
+    ("where", "choices", "title", "query", "note"),
+    [
+        (
+            "digits-ath-64",
+            ["30 scans", "120 digits"],
+            "Search digits with scans",
+            "scans, item 0",
+            "Queries: 30 scans. Searched: 120 digits.",
+        ),
+        (
+            "generic",
+            ["target (20)", "source (40)"],
+            "Search across domains",
+            "target, item 0",
+            "Queries: 20 items of the target. Searched: 40 items of the source.",
+        ),
+        (
+            "mixed",
+            ["20 sketches", "45 items"],
+            "Search across domains",
+            "sketches, item 0",
+            "Queries: 20 sketches. Searched: 45 items.",
+        ),
+        (
+            "shapes-16",
+            ["36 items"],
+            "Search across domains",
+            "item 0",
+            "Queries: 36 items. Searched: 36 items.",
+        ),
+    ],
+)
+def test_domains_are_shown_by_name(open_page, where, choices, title, query, note):
+    page = open_page(f"#a={where}&b=-")
+    settle(page)
+    assert page.locator("#choose-from option").all_inner_texts() == choices
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.locator("#choose-from").evaluate(SHOWS_ALL)
+    expect(page.locator("h1")).to_have_text(title)
+    expect(page.locator("#query .soft").last).to_have_text(query)
+    expect(page.locator("#scores p")).to_contain_text(note)
+
+
+def test_an_item_has_its_own_name_in_an_index_of_several_domains(open_page):
+    page = open_page("#a=mixed&q=photos:41&k=48")
+    settle(page)
+    expect(page.locator("#query")).to_contain_text("sketches, item 41")
+    expect(page.locator(".column-a .caption").filter(has_text="the query")).to_have_count(1)
 
 
 def test_figures_are_those_of_the_service(open_page, served):
@@ -137,7 +195,7 @@ def test_items_of_the_index_ask_as_well(open_page):
     first.click()
     held = first.get_attribute("data-id")
     page.get_by_role("button", name="Search with this item").click()
-    expect(page.locator("#query")).to_contain_text(f"item {held} of the source domain")
+    expect(page.locator("#query")).to_contain_text(f"digits, item {held}")
     expect(page.locator(".column-a .caption").first).to_have_text("the query")
 
 
@@ -147,7 +205,7 @@ def test_a_random_item_is_a_query(open_page):
     settle(page)
     page.evaluate("Math.random = () => 0.99")
     page.get_by_role("button", name="Random query").click()
-    expect(page.locator("#query")).to_contain_text("item 29 of the target domain")
+    expect(page.locator("#query")).to_contain_text("scans, item 29")
 
 
 def test_items_without_pictures_show_their_codes(open_page, keep):
@@ -215,7 +273,9 @@ def test_a_broken_image_is_rejected_by_the_service(open_page):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["#a=nothing&q=target:99999999", "#q=x:y&k=7&pin=c:1&b=%"])
+@pytest.mark.parametrize(
+    "where", ["#a=nothing&q=scans:99999999", "#q=target:1&from=target", "#q=x:y&k=7&pin=c:1&b=%"]
+)
 def test_an_address_that_makes_no_sense_is_put_right(open_page, where):
     page = open_page(where, quiet=False)
     expect(page.locator(".column-a h3")).to_have_text("digits-ath-64")

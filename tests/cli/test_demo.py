@@ -41,11 +41,15 @@ def study(domains: DigitDomains) -> Study:
 
 
 @pytest.fixture(scope="module")
-def ran(domains: DigitDomains, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The folder of a small demo, and what was printed."""
+def ran(
+    domains: DigitDomains, study: Study, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str]:
+    """The folder of a small demo, and what was printed; the study is not run again."""
     pytest.importorskip("matplotlib")
     out = tmp_path_factory.mktemp("parent") / "made" / "demo"
-    return out, _run(out, domains)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(demo, "run_study", lambda *_: study)
+        return out, _run(out, domains)
 
 
 def _run(out: Path, domains: DigitDomains) -> str:

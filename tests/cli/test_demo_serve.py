@@ -45,9 +45,10 @@ def test_catalogues_of_the_digits_can_be_opened(tmp_path: Path) -> None:
     assert list(catalogues) == [f"digits-{method.label}" for method, _ in demo_serve.CODINGS]
     assert {each.n_bits for each in catalogues.values()} == {16, 64, 128}
     for each in catalogues.values():
-        assert len(each.store.index) == 100
-        assert len(each.domains["source"].images) == 100
-        assert len(each.domains["target"].images) == 20
+        assert (each.index_domain, each.query_domain) == ("digits", "scans")
+        assert each.store.index.domains == {"digits": 100}
+        assert len(each.domains["digits"].images) == 100
+        assert len(each.domains["scans"].images) == 20
     close_catalogues(catalogues)
 
 
@@ -87,6 +88,7 @@ def test_sketches_and_photos_go_with_their_pictures(
         assert [class_of(name) for name in list_images(part.pictures)] == part.tags.tolist()
         assert len(part.X) == 150
     assert len(collection.task.X_target) == 3929 - 150
+    assert collection.domains == ("photos", "sketches")
 
 
 def test_a_port_belongs_to_serve(capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,7 +124,7 @@ def test_the_demo_is_served_and_ends_with_ctrl_c(nowhere: Path) -> None:
             names = [each["name"] for each in json.load(answer)["catalogues"]]
         assert names[:2] == ["digits-ath-64", "digits-itq-64"]
         served.process.send_signal(signal.SIGINT)
-        assert served.process.wait(timeout=60) == 0
+        assert served.process.wait(timeout=300) == 0
         assert "Traceback" not in served.log.read_text()
     finally:
         served.process.kill()

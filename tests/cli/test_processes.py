@@ -39,6 +39,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 FIT = "fit source.npy target.npy --out new.bh --bits 64 --preset unsupervised"
 ENCODE = "encode model.bh source.npy --domain source --out new.npy"
 ENDLESS = " --verbose --set max_iter=100000000 --set tol=0"
+LIMIT = 300  # seconds; a busy machine is not a failure
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -81,7 +82,7 @@ def test_the_installed_command_runs() -> None:
 
 def test_exit_code_of_an_error(start: Start) -> None:
     process = start("info source.npy")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 2
     assert out == ""
     assert err.startswith("error: source.npy: ")
@@ -93,7 +94,7 @@ def test_ctrl_c_in_the_fit(folder: Path, start: Start) -> None:
     process = start(FIT + ENDLESS)
     wait_for(process, "fitting")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130
     assert out == ""
     assert err.splitlines()[-1].startswith("error: interrupted")
@@ -107,7 +108,7 @@ def test_ctrl_c_in_the_write(folder: Path, start: Start, line: str) -> None:
     process = start(line, STUCK_WRITE)
     wait_for(process, "writing")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130
     assert err.startswith("error: interrupted")
     assert err.count("\n") == 1
@@ -124,7 +125,7 @@ def test_kill_leaves_the_old_output(folder: Path, start: Start, line: str, name:
     process = start(line, STUCK_WRITE)
     wait_for(process, "writing")
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=LIMIT)
     assert process.returncode == -signal.SIGKILL
     assert Path(name).read_text() == "old"
     assert all(left.startswith(".bridgehash-") for left in files(folder) - before)
@@ -137,7 +138,7 @@ def test_kill_leaves_the_old_output(folder: Path, start: Start, line: str, name:
 def test_full_disk(folder: Path, start: Start, line: str, name: str) -> None:
     before = files(folder)
     process = start(line, SMALL_DISK if line == FIT else SMALL_DISK.replace("1000", "100"))
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 2
     assert out == ""
     assert err.startswith(f"error: {name}: cannot be written (")
@@ -153,7 +154,7 @@ def test_closed_pipe_is_silent(start: Start, line: str) -> None:
     assert process.stderr is not None
     assert process.stderr.read() == ""
     process.stderr.close()
-    assert process.wait(timeout=60) == 141
+    assert process.wait(timeout=LIMIT) == 141
 
 
 def test_full_output_is_an_error(start: Start) -> None:
@@ -161,7 +162,7 @@ def test_full_output_is_an_error(start: Start) -> None:
         pytest.skip("there is no /dev/full")
     redirect = "import os; os.dup2(os.open('/dev/full', os.O_WRONLY), 1)"
     process = start("info model.bh", redirect)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 2
     assert err.startswith("error: the output: No space left on device")
     assert err.count("\n") == 1
@@ -174,5 +175,5 @@ def test_model_survives_a_closed_pipe(start: Start) -> None:
     assert process.stderr is not None
     assert process.stderr.read() == ""
     process.stderr.close()
-    assert process.wait(timeout=60) == 141
+    assert process.wait(timeout=LIMIT) == 141
     assert load("new.bh").n_bits == 64

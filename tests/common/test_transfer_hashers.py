@@ -470,6 +470,21 @@ def test_a_pickled_or_saved_model_is_the_same_bit_for_bit(data, tmp_path):
             assert again.read_bytes() == path.read_bytes()
 
 
+def test_domains_may_have_names(data, tmp_path):
+    names = dict(zip(DOMAINS, ("photos", "two words"), strict=True))
+    X = {"photos": data.X_source, "two words": data.X_target}
+    for name, method in METHODS.items():
+        with naming(name):
+            given = method.needed(data)
+            y = {names[d]: given.pop(f"y_{d}") for d in DOMAINS if f"y_{d}" in given}
+            method.make().fit(X, y=y, **given).save(tmp_path / "model")
+            loaded = bridgehash.load(tmp_path / "model")
+            for domain in DOMAINS:
+                H = loaded.decision_function(queries(data, domain), names[domain])
+                own = fitted(name).decision_function(queries(data, domain), domain)
+                np.testing.assert_array_equal(H, own)
+
+
 def test_a_saved_encoder_is_the_same_bit_for_bit(data, tmp_path):
     for name in REPRESENTATIVES:
         for domain in DOMAINS:

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from bridgehash import InputError, MissingDataError
-from bridgehash.datasets import DataView, TaskSpec, TransferTask, parse_task
+from bridgehash.datasets import (
+    DATASETS,
+    DataView,
+    TaskSpec,
+    TransferTask,
+    parse_task,
+    task_from_files,
+)
 from bridgehash.models.feature_maps import UnitRows
 
 OFFICE = "office-caltech10/caltech10.surf800-amazon.effnet_lite0"
@@ -39,6 +46,9 @@ def test_text_survives_the_round_trip() -> None:
         "cifar10/all.gist512@5000",
         "office-home/art.vgg16-real_world.vgg16",
         "own/photos.vgg16-sketches.gist",
+        f"{OFFICE}@classes=partial",
+        f"{OFFICE}@500@classes=universal",
+        f"{OFFICE}@classes=mug+bike/mug+7",
     ):
         task = parse_task(text)
         assert str(task) == text
@@ -61,6 +71,16 @@ def test_a_wrong_name_is_refused_with_the_nearest() -> None:
         ("pacs/photo.gist512@", "is not a task"),
         ("pacs/photo.gist512@1", "at least 2 training rows"),
         ("../x/photo.gist512", "is not a task"),
+        (f"{OFFICE}@classes=partial@500", "does not select classes; write partial, open"),
+        (f"{OFFICE}@classes=", "'' does not select classes"),
+        (f"{OFFICE}@classes=mug+/mug", "does not select classes"),
+        (f"{OFFICE}@classes=mug+bike", "does not select classes"),
+        (
+            f"{OFFICE}@classes=mug+bikes/mug",
+            "class of office-caltech10 'bikes'; did you mean 'bike'",
+        ),
+        (f"{OFFICE}@classes=mug+bike/10", "unknown class of office-caltech10 '10'"),
+        ("pacs/photo.gist512@classes=open", "one view, so they have the same classes; remove"),
     ):
         with pytest.raises(InputError, match=message):
             parse_task(text)
@@ -78,6 +98,26 @@ def test_own_files_make_a_task(own: Path) -> None:
     assert set(spec.checksums(own)) == {"own/photos.f.npz", "own/sketches.g.npz"}
     few = parse_task("own/photos.f-sketches.g@7").load(0, own)
     assert (len(few.X_source), len(few.X_target)) == (7, 7)
+
+
+def test_classes_of_own_files_are_named_by_their_labels(own: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = np.array(["cat", "dog", "emu"])[np.arange(90) % 3]
+    for name in ("a.f", "b.f"):
+        np.savez(own / "own" / f"{name}.npz", x=rng.random((90, 4)), y=y)
+    task = parse_task("own/a.f-b.f@20@classes=cat+emu/dog+emu").load(0, own)
+    assert (set(task.y_source), set(task.y_target)) == ({0, 2}, {1, 2})
+    assert (len(task.X_source), len(task.X_target)) == (20, 20)
+    files = [own / "own" / f"{name}.npz" for name in ("a.f", "b.f")]
+    same = task_from_files(*files, n_train=20, classes="cat+emu/dog+emu")
+    for part in vars(task):
+        np.testing.assert_array_equal(getattr(task, part), getattr(same, part))
+    with pytest.raises(InputError, match="target_classes: unknown class 'eel'"):
+        parse_task("own/a.f-b.f@classes=cat+emu/eel").load(0, own)
+    with pytest.raises(InputError, match="classes: one file has one set of classes"):
+        task_from_files(files[0], classes="open")
+    with pytest.raises(InputError, match="both rows of a pair have one class; remove @classes="):
+        parse_task("own/a.f-a.g@classes=partial").load_pairs(own)
 
 
 def test_own_files_that_are_missing_are_named(own: Path) -> None:
@@ -141,3 +181,23 @@ def test_the_pack_gives_the_split_of_its_arrays(pack_folder: Path) -> None:
         np.testing.assert_array_equal(getattr(task, part), getattr(expected, part))
     assert spec.load(5, pack_folder).X_source is task.X_source  # read once
     assert set(spec.checksums(pack_folder)) == {"office_caltech10.npz"}
+
+
+def test_classes_of_the_pack_have_the_names_of_its_files(pack_folder: Path) -> None:
+    for name, file in (("office-caltech10", "office_caltech10.npz"), ("pacs", "pacs.npz")):
+        if not (pack_folder / file).is_file():
+            pytest.skip("data pack not found: set BRIDGEHASH_DATA")
+        with np.load(pack_folder / file) as arrays:
+            assert DATASETS[name].class_names == tuple(arrays["class_names"].tolist())
+
+
+def test_names_and_numbers_of_the_pack_select_the_same_classes(pack_folder: Path) -> None:
+    if not (pack_folder / "office_caltech10.npz").is_file():
+        pytest.skip("data pack not found: set BRIDGEHASH_DATA")
+    named, numbered = (
+        parse_task(f"{OFFICE}@classes={classes}").load(0, pack_folder)
+        for classes in ("bike+mug+mouse/mug+laptop", "1+8+7/8+5")
+    )
+    assert (set(named.y_source), set(named.y_query)) == ({1, 7, 8}, {5, 8})
+    np.testing.assert_array_equal(named.X_source, numbered.X_source)
+    np.testing.assert_array_equal(named.X_query, numbered.X_query)

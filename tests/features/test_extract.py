@@ -174,7 +174,7 @@ def test_a_kill_loses_one_batch_at_most(images: Path, out: Path, computed: list[
     assert process.stdout is not None
     assert [next(process.stdout) for _ in range(3)] == ["0\n", "2\n", "4\n"]
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL
     assert left(out) == ["x.npz.part"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -50,8 +51,11 @@ def changed(folder, changes: str):
     assert "Traceback" not in served.log.read_text()
 
 
-@pytest.fixture
-def served(folder):
+@pytest.fixture(scope="module")
+def served(_made, tmp_path_factory):
+    """One service for all tests that need no other limits."""
+    folder = tmp_path_factory.mktemp("served") / "data"
+    shutil.copytree(_made, folder)
     with changed(folder, "") as served:
         yield served
 
@@ -129,8 +133,25 @@ def test_broken_requests_get_a_problem_and_not_a_reset(served):
         assert json.loads(response.rpartition(b"\r\n\r\n")[2])["status"] == status
 
 
+def test_a_long_request_head_is_refused(served):
+    long = b"GET / HTTP/1.1\r\nX: " + b"x" * 70_000
+    for head, status in ((long, 431), (long + b"\r\n\r\n", 431), (b"X" * 70_000, 400)):
+        with connect(served) as raw:
+            raw.sendall(head)
+            response = read_all(raw)
+        assert response.startswith(f"HTTP/1.1 {status} ".encode())
+        assert json.loads(response.partition(b"\r\n\r\n")[2])["status"] == status
+    with connect(served) as raw:
+        raw.sendall(HEALTH * 3)
+        response = b""
+        while response.count(b"HTTP/1.1 200") < 3:  # the limit is per request
+            part = raw.recv(10_000)
+            assert part, response
+            response += part
+
+
 def test_pipelined_requests_are_all_answered_in_order(served):
-    n = 2_000
+    n = 1_000  # more than one read of the server takes
     requests = b"".join(
         f"GET {P}/items/{i % 60} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for i in range(n)
     )
@@ -145,7 +166,7 @@ def test_pipelined_requests_are_all_answered_in_order(served):
             assert json.loads(file.read(length))["id"] == i % 60
 
 
-def test_a_large_body_arrives_whole(served, folder):
+def test_a_large_body_arrives_whole(served):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(10_000, 5))
     answers = []

@@ -9,14 +9,17 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
-from bridgehash import load
+from bridgehash import ATH, load, save
 from bridgehash.index import HammingIndex
+from bridgehash.models.provenance import origin
+from bridgehash.models.training import TWO
 from bridgehash.service.catalogue import close_catalogues, open_catalogues
 from bridgehash.service.images import find_images
 from bridgehash.service.routes.common import NPY
 
 ITEMS = "/v1/catalogues/photos/items"
 SCORES = "/v1/catalogues/photos/scores"
+SEARCH = "/v1/catalogues/photos/search"
 
 
 def test_items_are_listed_page_by_page(client):
@@ -42,6 +45,30 @@ def test_images_are_found_by_id_only(client, folder):
         assert client.get(ITEMS + path).status_code in (404, 422)
     (folder / "photos" / "7.png").unlink()
     assert client.get(ITEMS + "/7/image").status_code == 404
+
+
+def test_any_name_of_a_domain_is_served(serve, files, folder, keyed):
+    """Blanks and signs are escaped in addresses; "any" is a name like others."""
+    names = "any", "ink + paper"
+    X = dict(zip(names, (np.load(folder / f"{name}.npy") for name in TWO), strict=True))
+    model = ATH.unsupervised(n_bits=12, random_state=0).fit(X)
+    save(model, folder / "model.bh")
+    for name, path in zip(names, (files[0].index, files[0].queries), strict=True):
+        index = HammingIndex(12).add(model.encode(X[name], name), domain=name)
+        index.about = origin(model, name)
+        index.save(path)
+    client = serve(n=1)
+    listed = client.get(ITEMS, params={"domain": "ink + paper"}).json()
+    assert listed["domain"] == listed["items"][0]["domain"] == "ink + paper"
+    image = client.get(listed["items"][7]["image"])
+    assert image.content == (folder / "sketches" / "7.png").read_bytes()
+    form = {"ids": [7], "domain": "ink + paper", "k": 60}
+    (result,) = client.post(SEARCH, json=form).json()["results"]
+    (image,) = (hit["image"] for hit in result["hits"] if hit["id"] == 7)
+    assert client.get(image).content == (folder / "photos" / "7.png").read_bytes()
+    added = {"features": X["any"][:1].tolist(), "ids": [100]}
+    assert client.post(ITEMS, json=added, headers=keyed).status_code == 200
+    assert client.get(f"{ITEMS}/100").json()["domain"] == "any"
 
 
 def test_a_changed_image_is_sent_again(client, folder):

@@ -219,11 +219,15 @@ def test_no_json_body_holds_the_event_loop(client):
         "keys": b"{" + b",".join(b'"%07d":1' % i for i in range(100_000)) + b"}",
     }
     for name, body in bodies.items():
-        send = client.http.post(P + "/search", content=body, headers=JSON, timeout=300)
-        response, pause = longest_pause(client, send)
-        assert response.status_code in (400, 422), name
-        assert len(response.content) < 1_000
-        assert pause < 0.3 + 5 * usual, name
+        for _ in range(5):  # a busy machine may stop the loop once, but not every time
+            send = client.http.post(P + "/search", content=body, headers=JSON, timeout=300)
+            response, pause = longest_pause(client, send)
+            assert response.status_code in (400, 422), name
+            assert len(response.content) < 1_000
+            if pause < 0.3 + 5 * usual:
+                break
+        else:
+            pytest.fail(f"{name}: the event loop stopped for {pause:.1f} s")
 
 
 def test_small_bodies_are_parsed_here_and_large_ones_are_not():

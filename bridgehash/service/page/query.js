@@ -4,6 +4,7 @@ import { RequestError } from "./api.js";
 import { pattern } from "./bits.js";
 import { acceptsImages } from "./catalogues.js";
 import { el } from "./dom.js";
+import { itemText, nameOf } from "./names.js";
 import { tagsText, thumbnail } from "./tiles.js";
 
 let preview = ""; // address of the uploaded image that is shown
@@ -15,9 +16,9 @@ export function showQuery(root, api, info, item, query, file) {
   let shown;
   if (item) {
     shown = thumbnail(api, item, info.n_bits);
-    const where = item.domain === "any" ? "" : ` of the ${item.domain} domain`;
+    const name = item.domain || nameOf(info, item.from);
     words.push(el("strong", {}, tagsText(item) || "no tag"));
-    words.push(el("span", { class: "soft" }, `item ${item.id}${where}`));
+    words.push(el("span", { class: "soft" }, itemText(name, item.id)));
   } else if (file) {
     preview = URL.createObjectURL(file);
     shown = el("span", { class: "face loaded" }, el("img", { src: preview, alt: "" }));
@@ -52,10 +53,10 @@ export async function search(api, info, query, { k, tag, file }, signal) {
   return response.results[0];
 }
 
-// The item of the query, with its domain; null for an image or a code.
+// The item of the query, and the domain it was picked from; null for an image or a code.
 export async function loadItem(api, info, query, signal) {
   if (query.codes) return null;
   const { id, domain } = query;
   const base = `/v1/catalogues/${encodeURIComponent(info.name)}/items/${encodeURIComponent(id)}`;
-  return { ...(await api.get(`${base}?domain=${encodeURIComponent(domain)}`, signal)), domain };
+  return { ...(await api.get(`${base}?domain=${encodeURIComponent(domain)}`, signal)), from: domain };
 }

@@ -129,7 +129,7 @@ export class Column {
 
   #isQuery(hit) {
     const { item } = this.#query;
-    return item?.domain === this.#catalogue.index_domain && item.id === hit.id;
+    return item?.from === this.#catalogue.index_domain && item.id === hit.id;
   }
 
   #option(hit, i) {

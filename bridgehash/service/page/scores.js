@@ -1,6 +1,7 @@
 // Retrieval quality of catalogues: precision against recall, and a table of scores.
 
-import { counted, el, svg } from "./dom.js";
+import { el, svg } from "./dom.js";
+import { amount, nameOf } from "./names.js";
 
 const SIZE = { width: 420, height: 270, left: 46, right: 12, top: 12, bottom: 42 };
 
@@ -20,7 +21,7 @@ export function drawScores(root, shown) {
   }
   root.replaceChildren(
     el("figure", { class: "curve" }, curve(measured), legend(measured)),
-    el("div", { class: "score-table" }, table(shown), note(measured[0].scores)),
+    el("div", { class: "score-table" }, table(shown), note(measured[0])),
   );
 }
 
@@ -134,11 +135,11 @@ function table(shown) {
   );
 }
 
-function note(scores) {
-  const queries = counted(scores.n_queries, "item");
-  const items = counted(scores.n_items, "item");
+function note({ info, scores }) {
+  const queries = amount(scores.n_queries, nameOf(info, scores.query_domain));
+  const items = amount(scores.n_items, nameOf(info, info.index_domain));
   const text =
-    `In percent. Queries: ${queries} of the ${scores.query_domain} domain. Searched: ${items}. ` +
+    `In percent. Queries: ${queries}. Searched: ${items}. ` +
     "An item is relevant if it has the tags of the query.";
   return el("p", { class: "soft small" }, text);
 }

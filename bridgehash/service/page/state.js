@@ -45,7 +45,7 @@ export function writeState(state) {
 }
 
 function readQuery(given) {
-  const pair = readPair(given.get("q"), /^(source|target|any)$/);
+  const pair = readPair(given.get("q"), /^[^:]+$/);
   if (pair) return { domain: pair.place, id: pair.id };
   const codes = given.getAll("code").map((text) => text.split(":"));
   const good = codes.filter((pair) => pair.length === 2 && /^([0-9a-f]{2})+$/.test(pair[1]));
@@ -53,7 +53,7 @@ function readQuery(given) {
 }
 
 function readPair(text, places) {
-  const [, place, json] = /^(\w+):(\d{1,15}|".*")$/.exec(text ?? "") ?? [];
+  const [, place, json] = /^([^:]+):(\d{1,15}|".*")$/.exec(text ?? "") ?? [];
   if (!places.test(place ?? "")) return null;
   try {
     return { place, id: JSON.parse(json) };

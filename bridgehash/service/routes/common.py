@@ -134,8 +134,8 @@ def image_url(catalogue: Catalogue, domain: str, item: int | str) -> str | None:
     """Return the address of the image of an item, if it has one; it needs no escapes in JSON."""
     if item not in catalogue.domains[domain].images:
         return None
-    name = quote(str(item), safe="")
-    return f"/v1/catalogues/{catalogue.name}/items/{name}/image?domain={domain}"
+    name, of = quote(str(item), safe=""), quote(domain, safe="")
+    return f"/v1/catalogues/{catalogue.name}/items/{name}/image?domain={of}"
 
 
 def item_ids(item: str, kind: IdKind | None) -> Ids:

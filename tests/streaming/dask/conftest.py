@@ -47,7 +47,7 @@ def client(local_cluster: Any) -> Iterator[Any]:
     from distributed import Client
 
     with Client(local_cluster, set_as_default=False) as client:
-        client.wait_for_workers(N_WORKERS, timeout=60)
+        client.wait_for_workers(N_WORKERS, timeout=300)
         yield client
 
 
@@ -126,7 +126,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
     return call
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 300.0) -> None:
     """Wait until the condition holds; fail after some time."""
     end = time.monotonic() + seconds
     while not condition():

@@ -168,7 +168,7 @@ def test_a_stopped_run_goes_on(in_files: Case, run: Run, end: signal.Signals) ->
     assert process.stderr is not None
     assert process.stderr.readline() == "stuck\n"
     process.send_signal(end)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == (-end if end == signal.SIGKILL else 130)
     before = in_files.times()
     assert len(before) == 4
