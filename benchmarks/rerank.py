@@ -49,7 +49,7 @@ def scores(task: str, bits: int, seed: int) -> list[float]:
         (report.single, split.X_target, split.y_target, "target"),
     ):
         index = HammingIndex(bits, n_jobs=1).add(ath.encode(X, domain))
-        _, ids = index.search(queries, len(X), rerank=H)
+        _, ids = index.search(queries, len(X), weights=H)
         order = -np.arange(len(X))  # the first result scores highest
         precision = [
             average_precision_score(y[row] == label, order)

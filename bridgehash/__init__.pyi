@@ -186,6 +186,9 @@ from .metrics import (
 from .metrics import (
     rejection_auroc as rejection_auroc,
 )
+from .models.decoder import (
+    CodeDecoder as CodeDecoder,
+)
 from .models.encoder import (
     LinearEncoder as LinearEncoder,
 )

@@ -134,7 +134,7 @@ def itq_hamming(database: Rows, queries: Rows) -> tuple[Rows, int]:
 
 
 def itq_projections(database: Rows, queries: Rows) -> tuple[Rows, int]:
-    """Rank codes of ITQ by the projections of the queries, as `HammingIndex.search(rerank=)`."""
+    """Rank codes of ITQ by the projections of the queries, as `HammingIndex.search(weights=)`."""
     itq = ITQ(database.shape[1], random_state=0).fit(database)
     codes = itq.encode(database)
     return _agreement(itq.decision_function(queries), codes), codes.shape[1]

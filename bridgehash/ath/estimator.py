@@ -21,6 +21,7 @@ from .._core.validation import Flag, OneOf, Range, Rules, check_parameters
 from ..codes import MAX_BITS, pack
 from ..models.base import About, BaseTransferHasher
 from ..models.contents import Contents, Digest, Entries, Maybe, Number, Values
+from ..models.decoder import with_decoders
 from ..models.training import Inputs
 from ..neighbors.graphs import Graph, on_host
 from .fit import RuntimeOptions, learn, open_domains
@@ -382,11 +383,12 @@ class ATH(BaseTransferHasher):
         number = None if hub is None else inputs.names.index(hub)
         before = initial_encoders(initial, data, self.n_bits)
         result = learn(self, data, options, held, number, before)
-        self.encoders_ = {
+        encoders = {
             name: encoder
             for name, encoder in zip(inputs.names, result.encoders, strict=True)
             if encoder is not None
         }
+        self._keep_encoders(encoders, dict(zip(data.names, data.X, strict=True)))
         self.training_codes_ = {
             name: pack(to_numpy(B)) for name, B in zip(inputs.names, result.codes, strict=True)
         }
@@ -518,7 +520,9 @@ class ATH(BaseTransferHasher):
             self, name, X, to, X_to, codes_to, y=y, y_to=y_to, pairs=pairs, method=method,
             verbose=verbose,
         )  # fmt: skip
-        self.encoders_ = {**self.encoders_, name: joined.encoders_[name]}
+        known = next(iter(self.encoders_.values())).decoder_
+        (encoder,) = with_decoders([joined.encoders_[name]], [X], known)
+        self.encoders_ = {**self.encoders_, name: encoder}
         if joined.classes_ is not None:
             self.classes_, self.class_codes_ = joined.classes_, joined.class_codes_
         return self

@@ -60,7 +60,9 @@ class RowSums:
         right = self.words[1:] - np.outer(mean, self.words[0])
         A = SPDSolver(gram / scale**2, self.ridge)(right / scale)
         dtype = before.projection.dtype
-        return LinearEncoder(A.astype(dtype), mean.astype(dtype), scale, before.maps)
+        after = LinearEncoder(A.astype(dtype), mean.astype(dtype), scale, before.maps)
+        after.decoder_ = before.decoder_
+        return after
 
 
 def begin_sums(ath: Any, X: Mapping[str, Any], y: Mapping[str, Any]) -> dict[str, RowSums]:

@@ -268,7 +268,7 @@ class CodeRows(NamedTuple):
     ids: NDArray[Any] | None = None
     tags: list[tuple[str, ...]] | None = None
     domain: str | list[str] | None = None
-    projections: NDArray[Any] | None = None  # before the sign
+    weights: NDArray[Any] | None = None  # of bits, for queries
 
 
 def load_codes(
@@ -279,7 +279,7 @@ def load_codes(
     ids: str | None = None,
     tags: list[str] | None = None,
     *,
-    with_projections: bool = False,
+    with_weights: bool = False,
 ) -> CodeRows:
     """Read packed codes, or features to encode with a model, and their ids and tags.
 
@@ -295,7 +295,7 @@ def load_codes(
     )
     from bridgehash.index import HammingIndex
 
-    projections, exported = None, None
+    weights, exported = None, None
     if model is None and _is_exported(data):
         exported = HammingIndex.from_parquet(data)
         codes, n_bits, about = exported.get(exported.ids).codes, exported.n_bits, exported.about
@@ -317,14 +317,14 @@ def load_codes(
             raise InputError(f"makes codes of {n_bits} bits, not {bits}", str(model))
         X = read_features(data, encoder, model)
         codes = encode_rows(encoder, X, "encode")
-        projections = encoder.decision_function(X) if with_projections else None
+        weights = _weights(encoder, X) if with_weights else None
     n = len(codes)
     given = None if ids is None else _as_ids(read_row_ids(ids, n, data))
     texts = None
     if tags:
         columns = [read_row_labels(spec, n, data, "tag").astype(str).tolist() for spec in tags]
         texts = list(zip(*columns, strict=True))
-    rows = CodeRows(codes, n_bits, about, given, texts, domain, projections)
+    rows = CodeRows(codes, n_bits, about, given, texts, domain, weights)
     if exported is None:
         return rows
     _, own_tags, own_domains = exported.get(exported.ids)
@@ -333,6 +333,11 @@ def load_codes(
         tags=own_tags if texts is None else texts,
         domain=own_domains if domain is None else domain,
     )
+
+
+def _weights(encoder: Any, X: Any) -> Any:
+    """Return what each bit counts for queries; the projections, if the model is an older one."""
+    return encoder.query_weights(X) if encoder.decoder_ else encoder.decision_function(X)
 
 
 def _is_exported(data: str) -> bool:

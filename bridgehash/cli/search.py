@@ -16,7 +16,6 @@ from bridgehash.cli import options as opt
 from bridgehash.cli.console import note, show_fields, show_table
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 _SHOWN = 20  # queries on the terminal
@@ -55,7 +54,9 @@ InDomain = Annotated[
 ]
 Rerank = Annotated[
     bool,
-    typer.Option("--rerank", help="Order results by the projections of the queries; needs --model"),
+    typer.Option(
+        "--rerank", help="Rank by real-valued queries, not by Hamming distance; needs --model"
+    ),
 ]
 ServerSearch = Annotated[
     opt.SearchKind | None,
@@ -108,14 +109,15 @@ def search(
     if search and engine is None:
         raise InputError("needs --engine; an index file is always searched exactly", "--search")
     with open_for(index, engine, search) as opened:
-        query = load_codes(queries, model, domain, opened.n_bits, with_projections=rerank)
+        query = load_codes(queries, model, domain, opened.n_bits, with_weights=rerank)
         check_same_space(opened.about, query.about, index)
         n = len(opened)
         k = max(1, min(k, n))  # room for more would stay empty
         started = perf_counter()
+        result: tuple[NDArray[Any], NDArray[Any]]
         filters: Any = {"tags": tag or None, "match": match.value, "domain": in_domain}
         if isinstance(opened, HammingIndex):
-            result = opened.search(query.codes, k, **filters, rerank=query.projections)
+            result = opened.search(query.codes, k, **filters, weights=query.weights)
         else:
             result = opened.search(query.codes, k, **filters)
         seconds = perf_counter() - started
@@ -143,7 +145,7 @@ def _wanted(tags: list[str] | None, match: MatchKind, domain: str | None) -> str
     return " and ".join([*parts, *([f"is of the domain {domain!r}"] if domain is not None else [])])
 
 
-def _records(distances: NDArray[np.int32], ids: NDArray[Any]) -> list[dict[str, list[Any]]]:
+def _records(distances: NDArray[Any], ids: NDArray[Any]) -> list[dict[str, list[Any]]]:
     """Return one record per query, nearest first."""
     from bridgehash.index.ids import is_id
 
@@ -153,18 +155,18 @@ def _records(distances: NDArray[np.int32], ids: NDArray[Any]) -> list[dict[str, 
     ]
 
 
-def _show(distances: NDArray[np.int32], ids: NDArray[Any]) -> None:
+def _show(distances: NDArray[Any], ids: NDArray[Any]) -> None:
     """Print the first queries, one per line."""
     rows = []
     for i, record in enumerate(_records(distances[:_SHOWN], ids[:_SHOWN])):
         pairs = zip(record["ids"], record["distances"], strict=True)
-        rows.append((str(i), " ".join(f"{id_}:{distance}" for id_, distance in pairs)))
+        rows.append((str(i), " ".join(f"{id_}:{distance:g}" for id_, distance in pairs)))
     show_table(("query", "id:distance, nearest first"), rows)
     if len(ids) > _SHOWN:
         note(f"showing {_SHOWN} of {len(ids)} queries; use --out or --json for all")
 
 
-def _write(path: Path, distances: NDArray[np.int32], ids: NDArray[Any]) -> None:
+def _write(path: Path, distances: NDArray[Any], ids: NDArray[Any]) -> None:
     """Write all queries, in the format of the file name."""
     import numpy as np
 

@@ -23,13 +23,15 @@ class Batch(NamedTuple):
     codes: NDArray[np.uint8]  # (n, n_bytes)
     ids: Ids
     attributes: BatchAttributes | None = None
+    corrections: NDArray[np.float16] | None = None  # (n, 2); NaN where there are none
 
     def rows(self, rows: Any) -> Batch:
         """Return some items."""
         numbered = self.attributes
         if numbered is not None:
             numbered = numbered._replace(numbers=numbered.numbers[rows])
-        return Batch(self.codes[rows], self.ids[rows], numbered)
+        corrections = None if self.corrections is None else self.corrections[rows]
+        return Batch(self.codes[rows], self.ids[rows], numbered, corrections)
 
 
 def check_search_mode(search: str) -> SearchMode:
@@ -79,31 +81,64 @@ def checked_batch(
     domain: ArrayLike | None,
     n_bits: int,
     *,
+    corrections: ArrayLike | None = None,
+    may_miss: bool = False,
     kind: IdKind | None = None,
     first_id: int = 0,
 ) -> Batch:
     """Return codes sorted by id, for an index with ids of this kind.
 
-    Without ids they are numbered from `first_id`.
+    Without ids they are numbered from `first_id`. `may_miss` allows NaN as corrections of
+    codes that have none.
     """
     packed = packed_codes(codes, n_bits)
     n = len(packed)
     attributes = parse_attributes(tags, domain, n)
+    numbers = None if corrections is None else checked_corrections(corrections, n, may_miss)
     if ids is None:
         if kind == "text" and n:
             raise InputError("this index has text ids; give one id per code", "ids")
-        return Batch(packed, np.arange(first_id, first_id + n), attributes)
+        return Batch(packed, np.arange(first_id, first_id + n), attributes, numbers)
     given = check_kind(parse_ids(ids), kind)
     if len(given) != n:
         raise InputError(f"{len(given)} ids for {n} codes; give one id per code", "ids")
     order = np.argsort(given, kind="stable")
-    batch = Batch(packed, given, attributes).rows(order)
+    batch = Batch(packed, given, attributes, numbers).rows(order)
     if n and kind_of(given) == "numbers" and batch.ids[0] < 0:
         raise InputError(f"id {batch.ids[0]} is negative; ids are whole numbers from 0", "ids")
     twice = np.flatnonzero(batch.ids[1:] == batch.ids[:-1])
     if len(twice):
         raise InputError(f"id {batch.ids[twice[0]]} is given twice", "ids")
     return batch
+
+
+def checked_corrections(
+    corrections: ArrayLike, n: int, may_miss: bool = False
+) -> NDArray[np.float16]:
+    """Return offsets and slopes of n codes as float16, from `encode_corrected`."""
+    given = np.asarray(on_host(corrections))
+    if given.dtype.kind != "f" or given.shape != (n, 2):
+        raise InputError(
+            f"{given.dtype} of shape {given.shape}; two numbers per code, shape ({n}, 2), are "
+            "needed (see encode_corrected)",
+            "corrections",
+        )
+    with np.errstate(over="ignore"):
+        numbers = given.astype(np.float16)
+    if not valid_corrections(numbers) or (np.isnan(numbers).any() and not may_miss):
+        raise InputError(
+            "values that are NaN, infinite as float16, or a negative slope; use the corrections of "
+            "encode_corrected, and add codes that have none in a batch of their own",
+            "corrections",
+        )
+    return numbers
+
+
+def valid_corrections(numbers: NDArray[np.float16]) -> bool:
+    """Return whether each pair is finite with a slope of at least 0, or NaN as a whole."""
+    missing = np.isnan(numbers)
+    same = (missing[:, 0] == missing[:, 1]).all()
+    return bool(same and (missing | np.isfinite(numbers)).all() and not (numbers[:, 1] < 0).any())
 
 
 def id_exists(id_: object) -> IdExistsError:

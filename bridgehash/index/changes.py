@@ -13,15 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 from ..codes import n_bytes
 from . import state as states
 from .attributes import AttributeTable, BatchAttributes, make_attributes
-from .batch import Batch, checked_batch
+from .batch import Batch, checked_batch, valid_corrections
 from .ids import Ids, TextIds, kind_of
 from .state import IndexState
 
 _UPSERT, _REMOVE = b"+", b"-"
+_CORRECTED = b"*"  # an upsert with corrections
 _NUMBERS, _TEXT = b"n", b"t"
 _HEAD = struct.Struct("<ccI")  # kind of change, kind of ids, number of items
 _SIZE = struct.Struct("<I")  # of the attributes, as JSON
 _ID, _LENGTH, _NUMBER = np.dtype("<i8"), np.dtype("<u2"), np.dtype("<u4")
+_CORRECTION = np.dtype("<f2")
 
 
 class Add(NamedTuple):
@@ -31,6 +33,7 @@ class Add(NamedTuple):
     ids: ArrayLike | None = None  # None: free ones
     tags: ArrayLike | None = None
     domain: ArrayLike | None = None
+    corrections: ArrayLike | None = None
 
 
 class Upsert(NamedTuple):
@@ -40,6 +43,7 @@ class Upsert(NamedTuple):
     ids: ArrayLike
     tags: ArrayLike | None = None
     domain: ArrayLike | None = None
+    corrections: ArrayLike | None = None
 
 
 class Remove(NamedTuple):
@@ -58,13 +62,16 @@ class ChangeResult(NamedTuple):
 
 
 def as_record(change: Batch | Remove) -> bytes:
-    """Return a change as bytes: head, ids, codes, and attributes if there are any."""
+    """Return a change as bytes: head, ids, codes, corrections and attributes if there are any."""
     ids = _ids_as_bytes(change.ids)
     kind = _NUMBERS if kind_of(change.ids) == "numbers" else _TEXT
     if isinstance(change, Remove):
         return _HEAD.pack(_REMOVE, kind, len(change.ids)) + ids
-    head = _HEAD.pack(_UPSERT, kind, len(change.ids))
     codes = np.ascontiguousarray(change.codes).tobytes()
+    action = _UPSERT
+    if change.corrections is not None:
+        action, codes = _CORRECTED, codes + change.corrections.astype(_CORRECTION).tobytes()
+    head = _HEAD.pack(action, kind, len(change.ids))
     if change.attributes is None:
         return head + ids + codes
     text = json.dumps(change.attributes.entries).encode("ascii")
@@ -83,7 +90,7 @@ def _ids_as_bytes(ids: Ids) -> bytes:
 def from_record(record: bytes, n_bits: int) -> Batch | Remove:
     """Return the change that `as_record` wrote."""
     change, kind, n = _HEAD.unpack_from(record)
-    if change not in (_UPSERT, _REMOVE) or kind not in (_NUMBERS, _TEXT):
+    if change not in (_UPSERT, _CORRECTED, _REMOVE) or kind not in (_NUMBERS, _TEXT):
         raise ValueError("a record of an unknown kind")
     ids, start = _ids_from_bytes(record, kind, n)
     if change == _REMOVE:
@@ -91,12 +98,17 @@ def from_record(record: bytes, n_bits: int) -> Batch | Remove:
     width = n_bytes(n_bits)
     codes = np.frombuffer(record, np.uint8, n * width, start).reshape(n, width)
     batch, start = checked_batch(codes, ids, None, None, n_bits), start + n * width
+    if change == _CORRECTED:
+        pairs = np.frombuffer(record, _CORRECTION, 2 * n, start).reshape(n, 2)
+        if not valid_corrections(pairs):
+            raise ValueError("corrections out of range")
+        batch, start = batch._replace(corrections=pairs), start + pairs.nbytes
     if start == len(record):
         return batch
     (size,) = _SIZE.unpack_from(record, start)
     start += _SIZE.size
-    pairs = json.loads(record[start : start + size])
-    entries = [make_attributes(domain, tags) for domain, tags in pairs]
+    named = json.loads(record[start : start + size])
+    entries = [make_attributes(domain, tags) for domain, tags in named]
     numbers = np.frombuffer(record, _NUMBER, n, start + size).astype(np.intp)
     if n and numbers.max() >= len(entries):
         raise ValueError("attributes out of range")
@@ -149,13 +161,22 @@ def make_changes(state: IndexState, changes: Sequence[Batch | Remove], n_bits: i
         state, _ = states.remove(state, ids[removed])
     has_any = any(isinstance(change, Batch) and change.attributes for change in changes)
     attributes = BatchAttributes(table.entries, numbers[upserted]) if has_any else None
-    return states.upsert(state, Batch(codes[upserted], ids[upserted], attributes))
+    corrections = None
+    if any(isinstance(change, Batch) and change.corrections is not None for change in changes):
+        corrections = np.concatenate(list(map(_corrections, changes)))[upserted]
+    return states.upsert(state, Batch(codes[upserted], ids[upserted], attributes, corrections))
 
 
 def _codes(change: Batch | Remove, n_bits: int) -> NDArray[np.uint8]:
     if isinstance(change, Remove):
         return np.zeros((len(change.ids), n_bytes(n_bits)), np.uint8)
     return change.codes
+
+
+def _corrections(change: Batch | Remove) -> NDArray[np.float16]:
+    if isinstance(change, Remove) or change.corrections is None:
+        return np.full((len(change.ids), 2), np.nan, np.float16)
+    return change.corrections
 
 
 def _numbers(change: Batch | Remove, table: AttributeTable) -> NDArray[np.intp]:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,7 +36,7 @@ from .batch import (
     packed_codes,
 )
 from .changes import Remove, make_changes
-from .ids import EMPTY, IdKind, Ids, check_kind, on_host, parse_ids
+from .ids import EMPTY, IdKind, Ids, check_kind, parse_ids
 from .index_file import (
     IndexFile,
     IndexVersion,
@@ -48,9 +48,11 @@ from .index_file import (
 from .parquet import ParquetInfo, read_info, read_rows, write_parquet
 from .scan import DeviceCodes, Neighbors, nearest_rows
 from .state import IndexState, as_bytes, as_words
+from .weighted import ScoredCodes, Weights, rounded_weights
 
 _QUERIES_PER_PASS = 256  # their candidates fit into the cache
 _QUERIES_PER_PASS_GPU = 1024
+_MEASURED = 64  # queries that decide how many candidates are needed
 _MAX_EMPTY = 100_000_000  # results of a search that asks for more codes than there are
 
 
@@ -71,6 +73,11 @@ class SearchView:
         used = state.words[:, : state.n]
         self.words = used if rows is None else np.ascontiguousarray(used[:, rows])
         self.n = self.words.shape[1]
+        corrections = state.corrections
+        if corrections is not None:
+            corrections = corrections[:, : state.n] if rows is None else corrections[:, rows]
+        self.scored = ScoredCodes(self.words, corrections)
+        self.depths: dict[int, int] = {}  # measured number of candidates, by k
 
     @cached_property
     def searcher(self) -> Searcher:
@@ -301,6 +308,7 @@ class HammingIndex:
         *,
         tags: ArrayLike | None = None,
         domain: ArrayLike | None = None,
+        corrections: ArrayLike | None = None,
     ) -> Self:
         """Add packed codes. Raises `InputError` if an id exists.
 
@@ -313,9 +321,23 @@ class HammingIndex:
             One text or list of texts per code, to filter searches.
         domain : str or list of str, optional
             Name of the domain that the codes come from: one for all, or one per code.
+        corrections : float16 array of shape (n, 2), optional
+            Those of `encode_corrected`, for searches with weights.
         """
+        return self._add(codes, ids, tags, domain, corrections)
+
+    def _add(
+        self,
+        codes: ArrayLike,
+        ids: ArrayLike | None,
+        tags: ArrayLike | None,
+        domain: ArrayLike | None,
+        corrections: ArrayLike | None,
+        *,
+        may_miss: bool = False,
+    ) -> Self:
         with self._write_lock:
-            batch = self._check(codes, ids, tags, domain)
+            batch = self._check(codes, ids, tags, domain, corrections, may_miss)
             existing = batch.ids[_locate(self._state, batch.ids)[1]]
             if len(existing):
                 raise id_exists(existing[0])
@@ -329,10 +351,11 @@ class HammingIndex:
         *,
         tags: ArrayLike | None = None,
         domain: ArrayLike | None = None,
+        corrections: ArrayLike | None = None,
     ) -> Self:
-        """Add packed codes; codes with the same ids are replaced, tags and domain included."""
+        """Add packed codes; items with the same ids are replaced, with all that belongs to them."""
         with self._write_lock:
-            batch = self._check(codes, ids, tags, domain)
+            batch = self._check(codes, ids, tags, domain, corrections)
             self._state = states.upsert(self._own_state(), batch)
         return self
 
@@ -356,14 +379,19 @@ class HammingIndex:
         tags: Tags | None = None,
         match: Match = "any",
         domain: str | None = None,
-        rerank: ArrayLike | None = None,
-        n_candidates: int | None = None,
-    ) -> tuple[NDArray[np.int32], Ids]:
+        weights: ArrayLike | None = None,
+        n_candidates: int | Literal["auto"] | None = None,
+    ) -> tuple[NDArray[np.int32] | NDArray[np.float32], Ids]:
         """Return distances and ids of the k nearest codes per query, shape (n_queries, k).
 
-        Ids are int64, or objects of type str if ids are text. If fewer than k codes are found, the
-        remaining places have distance n_bits + 1 and id -1, or None if ids are text. Queries in a
-        torch tensor give tensors on the same device, except for text ids.
+        Distances are int32, ids int64, or objects of type str if ids are text. If fewer than k
+        codes are found, the remaining places have distance n_bits + 1 and id -1, or None if ids are
+        text. Queries in a torch tensor give tensors on the same device, except for text ids.
+
+        With weights, float32 scores take the place of distances: offset - slope (w · b), ordered by
+        (score, id), smaller is nearer, infinite where there is no code. With the corrections of
+        `encode_corrected` a score estimates the squared distance of the rows, less that of the
+        query to the centre. Without any, it is -(w · b).
 
         Parameters
         ----------
@@ -376,15 +404,20 @@ class HammingIndex:
             "all" searches codes that have all the tags.
         domain : str, optional
             Search codes of this domain only.
-        rerank : array of shape (n_queries, n_bits), optional
-            Projections of the queries before the sign (`decision_function`). The nearest codes by
-            Hamming distance are sorted by their inner product with the projections, so that bits
-            far from the threshold count more.
-        n_candidates : int, optional
-            Number of codes to sort again; 10 k by default.
+        weights : array of shape (n_queries, n_bits), optional
+            What each bit counts (`query_weights`): codes are ranked by their score.
+        n_candidates : int or "auto", optional
+            With weights: score only this many codes per query, the nearest ones by Hamming
+            distance. "auto" measures on queries of the first search, for each k, how many are
+            needed to find the share `recall` of the k best. By default all codes are scored, or, if
+            search is approximate, "auto".
         """
         views, wanted = self._read(), parse_filter(tags, match, domain)
-        distances, rows = self._nearest(views, codes, k, wanted, rerank, n_candidates)
+        distances: Any
+        if weights is None:
+            distances, rows = self._nearest(views, codes, k, wanted)
+        else:
+            distances, rows = self._best(views, codes, k, wanted, weights, n_candidates)
         return _like(codes, distances), _like(codes, views.state.ids.take(rows))
 
     def search_rows(
@@ -399,30 +432,15 @@ class HammingIndex:
         codes: ArrayLike,
         k: int,
         wanted: ItemFilter | None,
-        rerank: ArrayLike | None = None,
-        n_candidates: int | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
-        queries = np.ascontiguousarray(as_words(packed_codes(codes, self.n_bits)).T)
-        k = check_number(k, "k", 1)
-        depth = k if rerank is None else max(k, n_candidates or 10 * k)
-        H = None if rerank is None else np.asarray(on_host(rerank), dtype=np.float32)
-        shape = (len(queries), self.n_bits)
-        if H is not None and (H.shape != shape or not np.isfinite(H).all()):
-            raise InputError(
-                f"shape {H.shape}; finite numbers of shape {shape} are needed", "rerank"
-            )
-        view, n = self._view(views, wanted), views.state.n
-        width = min(k, view.n)
-        if k > n and k * len(queries) > _MAX_EMPTY:
-            raise InputError(f"{k} for {n} codes; use at most {max(1, n)}", "k")
+        queries = self._query_words(codes)
+        view, width = self._view(views, wanted), self._width(views, len(queries), k)
+        width = min(width, view.n)
         distances = np.full((len(queries), k), self.n_bits + 1, np.int32)
         found = np.full((len(queries), k), -1, np.int64)
 
         def search_part(rows: slice) -> None:
-            D, R = searcher(queries[rows], min(depth, view.n))
-            if H is not None:
-                D, R = _sort_by_projection(view.words, D, R, H[rows])
-            D, R = D[:, :width], R[:, :width]
+            D, R = searcher(queries[rows], width)
             distances[rows, :width] = np.where(R < 0, self.n_bits + 1, D)
             found[rows, :width] = view.of_index(R)
 
@@ -430,6 +448,75 @@ class HammingIndex:
             searcher = view.searcher
             self._run_in_parts(search_part, len(queries))
         return distances, found
+
+    def _best(
+        self,
+        views: Views,
+        codes: ArrayLike,
+        k: int,
+        wanted: ItemFilter | None,
+        weights: ArrayLike,
+        n_candidates: int | Literal["auto"] | None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
+        """Return scores and rows of the k best codes."""
+        queries = self._query_words(codes)
+        given = rounded_weights(weights, len(queries), self.n_bits)
+        if n_candidates is not None and n_candidates != "auto":
+            check_number(n_candidates, "n_candidates", 1)
+        view, width = self._view(views, wanted), self._width(views, len(queries), k)
+        width = min(width, view.n)
+        scores = np.full((len(queries), k), np.inf, np.float32)
+        found = np.full((len(queries), k), -1, np.int64)
+        if not width or not len(queries):
+            return scores, found
+        searcher = view.searcher
+        if n_candidates is None and isinstance(searcher, InvertedLists):
+            n_candidates = "auto"
+        if n_candidates == "auto":
+            n_candidates = self._depth(view, queries, given, width)
+
+        def search_part(rows: slice) -> None:
+            part = given.part(rows)
+            if n_candidates is not None:
+                depth = min(max(width, n_candidates), view.n)
+                S, R = view.scored.ordered(part, searcher(queries[rows], depth)[1])
+            elif isinstance(searcher, DeviceCodes):
+                S, R = searcher.nearest(view.scored, part, width)
+            else:
+                S, R = view.scored.nearest(part, width)
+            scores[rows, :width], found[rows, :width] = S[:, :width], view.of_index(R[:, :width])
+
+        self._run_in_parts(search_part, len(queries))
+        return scores, found
+
+    def _depth(
+        self, view: SearchView, queries: NDArray[np.uint64], weights: Weights, k: int
+    ) -> int:
+        """Return how many Hamming candidates hold the share `recall` of the k best codes.
+
+        It is measured on some of the queries, once for each k. Lists of approximate search may not
+        hold enough; then it is the number above which no more of the best are found.
+        """
+        if k not in view.depths:
+            some = slice(0, _MEASURED)
+            best = view.scored.nearest(weights.part(some), k)[1]
+            depth, share, before = k, 0.0, -1.0
+            while before < share < self.recall and depth < view.n:
+                depth, before = min(2 * depth, view.n), share
+                pairs = zip(best, view.searcher(queries[some], depth)[1], strict=True)
+                share = float(np.mean([np.isin(a, b) for a, b in pairs]))
+            view.depths[k] = depth
+        return view.depths[k]
+
+    def _query_words(self, codes: ArrayLike) -> NDArray[np.uint64]:
+        return np.ascontiguousarray(as_words(packed_codes(codes, self.n_bits)).T)
+
+    def _width(self, views: Views, n_queries: int, k: int) -> int:
+        """Check k; refuse results that would be large and empty."""
+        k, n = check_number(k, "k", 1), views.state.n
+        if k > n and k * n_queries > _MAX_EMPTY:
+            raise InputError(f"{k} for {n} codes; use at most {max(1, n)}", "k")
+        return k
 
     def within(
         self,
@@ -558,7 +645,7 @@ class HammingIndex:
         index._state = index._state._replace(ids=EMPTY[info.ids])
         for rows in read_rows(path, info):
             with named(path):
-                index.add(rows.codes, rows.ids, tags=rows.tags, domain=rows.domains)
+                index._add(*rows, may_miss=True)
         return index
 
     def _check(
@@ -567,9 +654,20 @@ class HammingIndex:
         ids: ArrayLike | None,
         tags: ArrayLike | None,
         domain: ArrayLike | None,
+        corrections: ArrayLike | None,
+        may_miss: bool = False,
     ) -> Batch:
         known = self._state.ids
-        batch = checked_batch(codes, ids, tags, domain, self.n_bits, kind=known.kind)
+        batch = checked_batch(
+            codes,
+            ids,
+            tags,
+            domain,
+            self.n_bits,
+            corrections=corrections,
+            may_miss=may_miss,
+            kind=known.kind,
+        )
         if ids is None:
             batch = batch._replace(ids=known.free(len(batch.ids)))
         return batch
@@ -637,18 +735,3 @@ def _like(codes: Any, result: NDArray[Any]) -> Any:
     import torch
 
     return torch.from_numpy(result).to(codes.device)
-
-
-def _sort_by_projection(
-    words: NDArray[np.uint64],
-    distances: NDArray[np.int32],
-    rows: NDArray[np.int64],
-    H: NDArray[np.float32],
-) -> Neighbors:
-    """Sort the candidates of each query by falling Σ_j h_j b_j; ties by (distance, row)."""
-    order = np.empty_like(rows)
-    for q, (candidates, h) in enumerate(zip(rows, H, strict=True)):
-        bits = np.unpackbits(as_bytes(words[:, candidates]), axis=1, count=len(h))
-        score = np.where(candidates < 0, -np.inf, bits @ h)  # bits 0/1 or ±1: the same order
-        order[q] = np.argsort(-score, kind="stable")
-    return np.take_along_axis(distances, order, axis=1), np.take_along_axis(rows, order, axis=1)

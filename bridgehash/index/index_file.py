@@ -35,6 +35,7 @@ from ..models.model_file import (
     save_model,
 )
 from .attributes import Attributes, AttributeTable
+from .batch import valid_corrections
 from .changes import apply_records
 from .ids import TABLES, take_texts
 from .state import IndexState, own_attributes
@@ -106,6 +107,8 @@ def write_index(
         state = own_attributes(state)
         arrays["numbers"] = state.numbers  # type: ignore[assignment]
         arrays |= _attribute_arrays(state.attributes)
+    if state.corrections is not None:
+        arrays["corrections"] = state.corrections
     save_model(path, INDEX_KIND, header, arrays, replace)
     return generation
 
@@ -218,6 +221,11 @@ def _parse_index(file: ModelFile) -> IndexFile:
         inside = n == 0 or (numbers.min() >= 0 and numbers.max() < len(table))
         _require(bool(inside), "a number is out of range")
         state = state._replace(numbers=_aligned(numbers), attributes=table)
+    if "corrections" in arrays:
+        corrections = arrays.pop("corrections")
+        fits = corrections.dtype == np.float16 and corrections.shape == (2, n)
+        _require(fits and valid_corrections(corrections.T), "corrections")
+        state = state._replace(corrections=_aligned(corrections))
     _require(not arrays, "it has arrays of another kind")
     return IndexFile(file.path, n_bits, dict(about), state, generation, parent, watch=file.watch)
 

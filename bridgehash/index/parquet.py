@@ -1,7 +1,8 @@
 """Indexes as Parquet files, which other programs can read.
 
 The columns are `id` (int64 or string), `code` (fixed-size binary), `domain` (null if not known) and
-`tags` (list of strings); the metadata of the file has the code length and the origin of the codes.
+`tags` (list of strings); if items have corrections, also `offset` and `slope` (float, null where an
+item has none). The metadata of the file has the code length and the origin of the codes.
 Rows are written and read in groups, so that no second copy of a large index is in memory.
 """
 
@@ -18,7 +19,7 @@ from .._core.arrow import arrow
 from .._core.errors import InputError, named
 from .._core.files import StrPath, atomic_write
 from ..codes import MAX_BITS, n_bytes
-from .batch import check_number
+from .batch import check_number, valid_corrections
 from .ids import TABLES, IdKind
 from .state import IndexState, as_bytes
 
@@ -26,6 +27,7 @@ _KEY = b"bridgehash"  # of the metadata
 _FORMAT = 1
 _GROUP = 1 << 16  # rows
 _COLUMNS = ("id", "code", "domain", "tags")
+_CORRECTIONS = ("offset", "slope")
 
 
 class ParquetInfo(NamedTuple):
@@ -43,17 +45,20 @@ class ParquetRows(NamedTuple):
     ids: Any
     tags: list[list[str]]
     domains: list[str]
+    corrections: NDArray[np.float16] | None  # (n, 2), NaN where there are none
 
 
 def write_parquet(path: StrPath, info: ParquetInfo, state: IndexState) -> None:
     """Write an index to a Parquet file, completely or not at all."""
     pa = arrow()
+    extra = [] if state.corrections is None else _CORRECTIONS
     schema = pa.schema(
         [
             pa.field("id", pa.string() if info.ids == "text" else pa.int64(), nullable=False),
             pa.field("code", pa.binary(n_bytes(info.n_bits)), nullable=False),
             pa.field("domain", pa.string()),
             pa.field("tags", pa.list_(pa.string()), nullable=False),
+            *(pa.field(name, pa.float32()) for name in extra),
         ],
         {_KEY: json.dumps({"format": _FORMAT, **info._asdict()})},
     )
@@ -66,6 +71,9 @@ def write_parquet(path: StrPath, info: ParquetInfo, state: IndexState) -> None:
             rows = np.arange(start, min(start + _GROUP, state.n))
             columns = [_ids(pa, state, rows), _codes(pa, state, rows, info.n_bits)]
             columns += _attributes(pa, state, rows)
+            if state.corrections is not None:
+                numbers = state.corrections[:, rows].astype(np.float32)
+                columns += [pa.array(each, from_pandas=True) for each in numbers]  # NaN: null
             writer.write_table(pa.table(columns, schema=schema), row_group_size=_GROUP)
 
 
@@ -126,8 +134,12 @@ def read_rows(path: StrPath, info: ParquetInfo) -> Iterator[ParquetRows]:
         missing = [name for name in _COLUMNS if name not in file.schema_arrow.names]
         if missing:
             raise InputError(f"has no column {missing[0]!r}; export the index again")
-        for table in file.iter_batches(_GROUP, columns=list(_COLUMNS)):
-            columns = {name: table.column(name).cast(types[name]) for name in _COLUMNS}
+        names = [*_COLUMNS]
+        if all(name in file.schema_arrow.names for name in _CORRECTIONS):
+            names += _CORRECTIONS
+            types |= dict.fromkeys(_CORRECTIONS, pa.float32())
+        for table in file.iter_batches(_GROUP, columns=names):
+            columns = {name: table.column(name).cast(types[name]) for name in names}
             if any(columns[name].null_count for name in ("id", "code", "tags")):
                 raise InputError("has rows without an id, a code or tags; export the index again")
             yield ParquetRows(
@@ -135,7 +147,19 @@ def read_rows(path: StrPath, info: ParquetInfo) -> Iterator[ParquetRows]:
                 columns["id"].to_pylist() if info.ids == "text" else columns["id"].to_numpy(),
                 columns["tags"].to_pylist(),
                 columns["domain"].fill_null("").to_pylist(),
+                _read_corrections(columns),
             )
+
+
+def _read_corrections(columns: dict[str, Any]) -> NDArray[np.float16] | None:
+    if "offset" not in columns:
+        return None
+    numbers = [columns[name].to_numpy(zero_copy_only=False) for name in _CORRECTIONS]  # null: NaN
+    with np.errstate(over="ignore"):
+        pairs = np.column_stack(numbers).astype(np.float16)
+    if not valid_corrections(pairs):
+        raise InputError("has an offset or slope that is out of range; export the index again")
+    return pairs
 
 
 def _packed(column: Any, width: int) -> NDArray[np.uint8]:

@@ -5,7 +5,7 @@ Numba and torch take a while to import, so the first search imports them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .state import as_bytes
+from .weighted import Scored, ScoredCodes, Weights
 
 Neighbors = tuple[NDArray[np.int32], NDArray[np.int64]]  # distances and rows, (n_queries, k)
 
@@ -21,6 +22,7 @@ _PAIRS = 1 << 22  # distances in main memory at a time
 _PAIRS_GPU = 1 << 28  # products in GPU memory at a time
 _FIRST_TILE = 1 << 12  # codes
 _GROWTH = 4
+_SIGNLESS, _ROWS = 0x7FFFFFFF, 0xFFFFFFFF
 _HALF_EXACT = 2048  # float16 holds every whole number up to this one
 
 
@@ -73,6 +75,7 @@ class DeviceCodes:
         self._codes = torch.from_numpy(as_bytes(words)).to(device)
         half = self._codes.is_cuda and n_bits <= _HALF_EXACT
         self._type = torch.float16 if half else torch.float32
+        self._corrections: Any = None  # offsets and slopes, when they are first needed
 
     def __call__(self, queries: NDArray[np.uint64], k: int) -> Neighbors:
         """Return distances and rows of the k nearest codes per query, by (distance, row)."""
@@ -80,12 +83,58 @@ class DeviceCodes:
         packed = torch.from_numpy(np.ascontiguousarray(queries).view(np.uint8))
         Q = self._signs(packed.to(self._codes.device))
         best = torch.empty((len(Q), 0), dtype=torch.int64, device=Q.device)
-        start, size = 0, max(k, _FIRST_TILE)
-        while start < n:
-            size = min(size, max(k, _PAIRS_GPU // max(len(Q), self._n_bits)))
-            best = self._improve(best, Q, start, min(start + size, n), k)
-            start, size = start + size, size * _GROWTH
+        for start, stop in self._tiles(len(Q), k):
+            best = self._improve(best, Q, start, stop, k)
         return (best // n).to(torch.int32).cpu().numpy(), (best % n).cpu().numpy()
+
+    def _tiles(self, n_queries: int, k: int) -> Iterator[tuple[int, int]]:
+        start, size, n = 0, max(k, _FIRST_TILE), len(self._codes)
+        while start < n:
+            size = min(size, max(k, _PAIRS_GPU // max(n_queries, self._n_bits)))
+            yield start, min(start + size, n)
+            start, size = start + size, size * _GROWTH
+
+    def nearest(self, codes: ScoredCodes, weights: Weights, k: int) -> Scored:
+        """Return scores and rows of the k nearest codes per query, by (score, row)."""
+        torch, device = self._torch, self._codes.device
+        if self._corrections is None:
+            self._corrections = torch.from_numpy(codes.corrections(slice(None))).to(device)
+        W = torch.from_numpy(weights.whole[:, : self._n_bits]).to(device).float()
+        steps = torch.from_numpy(weights.steps).to(device)[:, None]
+        best = torch.empty((len(W), 0), dtype=torch.int64, device=device)
+        for start, stop in self._tiles(len(W), k):
+            offsets, slopes = self._corrections[:, start:stop]
+            products = W @ self._signs(self._codes[start:stop]).float().T
+            scores = offsets - slopes * (products * steps) + 0.0  # no negative zero
+            if best.shape[1] < k:
+                rows = torch.arange(start, stop, device=device)
+                near = self._keys(scores, rows)
+            else:
+                limits = self._scores_of(best[:, -1:])
+                query, row = (scores < limits).nonzero(as_tuple=True)
+                near = self._by_query(query, self._keys(scores[query, row], row + start), len(W))
+            best = torch.cat([best, near], dim=1).sort(dim=1).values[:, :k]
+        return self._scores_of(best).cpu().numpy(), (best & _ROWS).cpu().numpy()
+
+    def _keys(self, scores: Any, rows: Any) -> Any:
+        """Return integers in the order of (score, row): those of float32 increase as the floats."""
+        bits = scores.view(self._torch.int32).long()
+        return (self._torch.where(bits < 0, bits ^ _SIGNLESS, bits) << 32) + rows
+
+    def _scores_of(self, keys: Any) -> Any:
+        bits = keys >> 32
+        bits = self._torch.where(bits < 0, bits ^ _SIGNLESS, bits)
+        return bits.to(self._torch.int32).view(self._torch.float32)
+
+    def _by_query(self, query: Any, keys: Any, n_queries: int) -> Any:
+        """Return keys, sorted by query, as one row per query that is padded with large ones."""
+        torch = self._torch
+        counts = torch.bincount(query, minlength=n_queries)
+        place = torch.arange(len(query), device=query.device) - (counts.cumsum(0) - counts)[query]
+        largest = torch.iinfo(torch.int64).max
+        near = torch.full((n_queries, int(counts.max())), largest, device=query.device)
+        near[query, place] = keys
+        return near
 
     def _improve(self, best: Any, Q: Any, start: int, stop: int, k: int) -> Any:
         """Return the k best per query after one more tile, as keys distance * n + row."""
@@ -98,11 +147,7 @@ class DeviceCodes:
         limits = self._n_bits - 2 * (best[:, -1:] // n)
         query, row = (products > limits.to(products.dtype)).nonzero(as_tuple=True)
         keys = self._distances(products[query, row]) * n + (row + start)
-        counts = torch.bincount(query, minlength=len(Q))
-        place = torch.arange(len(query), device=Q.device) - (counts.cumsum(0) - counts)[query]
-        largest = torch.iinfo(torch.int64).max
-        near = torch.full((len(Q), int(counts.max())), largest, device=Q.device)
-        near[query, place] = keys
+        near = self._by_query(query, keys, len(Q))
         return torch.cat([best, near], dim=1).sort(dim=1).values[:, :k]
 
     def _distances(self, products: Any) -> Any:

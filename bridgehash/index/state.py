@@ -27,16 +27,27 @@ class IndexState(NamedTuple):
     n: int
     numbers: NDArray[np.int32] | None = None  # (capacity,), in attributes; None: all are 0
     attributes: AttributeTable = AttributeTable()  # replaced before the first entry is added
+    corrections: NDArray[np.float16] | None = None  # (2, capacity), NaN: none; None: all have none
 
     def used(self) -> IndexState:
         """Return this state without unused columns, as views."""
         numbers = None if self.numbers is None else self.numbers[: self.n]
-        return self._replace(words=self.words[:, : self.n], ids=self.ids.used(), numbers=numbers)
+        return self._replace(
+            words=self.words[:, : self.n],
+            ids=self.ids.used(),
+            numbers=numbers,
+            corrections=None if self.corrections is None else self.corrections[:, : self.n],
+        )
 
     def map(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> IndexState:
         """Return a state whose arrays are changed by a function; n stays."""
         numbers = None if self.numbers is None else change(self.numbers)
-        return self._replace(words=change(self.words), ids=self.ids.map(change), numbers=numbers)
+        return self._replace(
+            words=change(self.words),
+            ids=self.ids.map(change),
+            numbers=numbers,
+            corrections=None if self.corrections is None else change(self.corrections),
+        )
 
     def entries(self, rows: Any) -> list[Attributes]:
         """Return the attributes of rows."""
@@ -79,6 +90,7 @@ def upsert(state: IndexState, batch: Batch) -> IndexState:
     if not len(batch.ids):
         return state
     state, numbers = _number_attributes(state, batch)
+    state, corrections = _both_corrections(state, batch)
     words = as_words(batch.codes)
     rows, exists = state.ids.locate(batch.ids)
     if exists.any():
@@ -89,9 +101,14 @@ def upsert(state: IndexState, batch: Batch) -> IndexState:
             changed = state.numbers.copy()
             changed[rows[exists]] = numbers[exists]
             state = state._replace(numbers=changed)
+        if corrections is not None and state.corrections is not None:
+            corrected = state.corrections.copy()
+            corrected[:, rows[exists]] = corrections[:, exists]
+            state = state._replace(corrections=corrected)
     new = ~exists
     added = None if numbers is None else numbers[new]
-    return _forget(_insert(state, rows[new], words[:, new], batch.ids[new], added))
+    more = None if corrections is None else corrections[:, new]
+    return _forget(_insert(state, rows[new], words[:, new], batch.ids[new], added, more))
 
 
 def remove(state: IndexState, ids: Ids) -> tuple[IndexState, int]:
@@ -104,7 +121,11 @@ def remove(state: IndexState, ids: Ids) -> tuple[IndexState, int]:
     left = np.flatnonzero(keep)
     numbers = None if state.numbers is None else state.numbers[left]
     words = np.ascontiguousarray(state.words[:, left])
-    kept = IndexState(words, state.ids.select(left), len(left), numbers, state.attributes)
+    known = state.corrections
+    corrections = None if known is None else np.ascontiguousarray(known[:, left])
+    kept = IndexState(
+        words, state.ids.select(left), len(left), numbers, state.attributes, corrections
+    )
     return _forget(kept), int(exists.sum())
 
 
@@ -140,12 +161,25 @@ def _number_attributes(
     return state, state.attributes.add(entries)[numbers]
 
 
+def _both_corrections(
+    state: IndexState, batch: Batch
+) -> tuple[IndexState, NDArray[np.float16] | None]:
+    """Return a state and the corrections of a batch, shape (2, n): both None, or neither."""
+    if batch.corrections is not None:
+        if state.corrections is None:
+            state = state._replace(corrections=np.full((2, state.n), np.nan, np.float16))
+        return state, np.ascontiguousarray(batch.corrections.T)
+    none = None if state.corrections is None else np.full((2, len(batch.ids)), np.nan, np.float16)
+    return state, none
+
+
 def _insert(
     state: IndexState,
     rows: NDArray[np.intp],
     words: NDArray[np.uint64],
     ids: Ids,
     numbers: NDArray[np.int32] | None,
+    corrections: NDArray[np.float16] | None,
 ) -> IndexState:
     """Return a state with more codes, whose ids are new and increasing, at their rows."""
     n, more = state.n, len(ids)
@@ -157,11 +191,12 @@ def _insert(
             return append(array, n, values)
         return np.insert(array[..., :n], rows, values, axis=-1)  # not at the end: copy everything
 
-    known = state.numbers
+    known, corrected = state.numbers, state.corrections
     return IndexState(
         put(state.words, words),
         state.ids.insert(rows, ids),
         n + more,
         known if known is None or numbers is None else put(known, numbers),
         state.attributes,
+        corrected if corrected is None or corrections is None else put(corrected, corrections),
     )

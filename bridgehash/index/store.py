@@ -166,13 +166,14 @@ class IndexStore:
         *,
         tags: ArrayLike | None = None,
         domain: ArrayLike | None = None,
+        corrections: ArrayLike | None = None,
     ) -> Ids:
         """Add packed codes, as `HammingIndex.add` does, and return their ids.
 
         Raises `InputError` if an id exists, and `JournalError` if the disk cannot be written; then
         nothing is changed.
         """
-        return self._one(Add(codes, ids, tags, domain)).ids
+        return self._one(Add(codes, ids, tags, domain, corrections)).ids
 
     def upsert(
         self,
@@ -181,9 +182,10 @@ class IndexStore:
         *,
         tags: ArrayLike | None = None,
         domain: ArrayLike | None = None,
+        corrections: ArrayLike | None = None,
     ) -> ChangeResult:
-        """Add packed codes; codes with the same ids are replaced, tags and domain included."""
-        return self._one(Upsert(codes, ids, tags, domain))
+        """Add packed codes; items with the same ids are replaced, with all that belongs to them."""
+        return self._one(Upsert(codes, ids, tags, domain, corrections))
 
     def remove(self, ids: ArrayLike) -> int:
         """Remove codes by id and return how many were removed; unknown ids are ignored."""
@@ -326,9 +328,17 @@ class IndexStore:
         if isinstance(change, Remove):
             known = change.ids if kind else change.ids[:0]  # an index without a kind is empty
             return Remove(np.unique(check_kind(known, kind)))
-        codes, ids, tags, domain = change
-        n_bits = self.index.n_bits
-        batch = checked_batch(codes, ids, tags, domain, n_bits, kind=kind, first_id=next_id)
+        codes, ids, tags, domain, corrections = change
+        batch = checked_batch(
+            codes,
+            ids,
+            tags,
+            domain,
+            self.index.n_bits,
+            corrections=corrections,
+            kind=kind,
+            first_id=next_id,
+        )
         if ids is None and next_id + len(batch.ids) - 1 > MAX_ID:
             new = [item for item, exists in changed.items() if exists]
             taken = np.union1d(self.index.ids, np.array(new, np.int64))

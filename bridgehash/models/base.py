@@ -31,6 +31,7 @@ from .._core.validation import (
 from ..codes import MAX_BITS, pack
 from ..streaming.blocks import needs_reading
 from .contents import Contents, Course, Maybe, Named, Number, Part, Width
+from .decoder import CorrectedCodes, with_decoders
 from .encoder import LinearEncoder, SaveMixin
 from .training import TWO, Ids, Inputs, TrainingData, check_rows
 
@@ -76,7 +77,8 @@ class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         check_parameters(self)
         rows: Array = validate_data(self, X, dtype=FLOATS, ensure_min_samples=2)
         check_magnitude(rows, "X")
-        self.encoder_ = self._learn(rows, check_labels(y, len(rows), "y"))
+        encoder = self._learn(rows, check_labels(y, len(rows), "y"))
+        (self.encoder_,) = with_decoders([encoder], [rows])
         return self
 
     @abstractmethod
@@ -94,6 +96,14 @@ class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     def encode(self, X: Any) -> NDArray[np.uint8]:
         """Return packed codes, shape (n, ceil(n_bits / 8))."""
         return self._checked_encoder(X).encode(X)
+
+    def encode_corrected(self, X: Any, *, codes: ArrayLike | None = None) -> CorrectedCodes:
+        """Return packed codes and their corrections (see `LinearEncoder.encode_corrected`)."""
+        return self._checked_encoder(X).encode_corrected(X, codes=codes)
+
+    def query_weights(self, X: Any) -> NDArray[np.float32]:
+        """Return what each bit counts for queries X, for `HammingIndex.search(weights=)`."""
+        return self._checked_encoder(X).query_weights(X)
 
     def _checked_encoder(self, X: Any) -> LinearEncoder:
         """The encoder, once X has the columns of the training data."""
@@ -217,6 +227,26 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
         """Return packed codes, shape (n, ceil(n_bits / 8))."""
         return self.encoder(domain).encode(X)
 
+    def encode_corrected(
+        self, X: Any, domain: str, *, codes: ArrayLike | None = None
+    ) -> CorrectedCodes:
+        """Return packed codes and their corrections (see `LinearEncoder.encode_corrected`)."""
+        return self.encoder(domain).encode_corrected(X, codes=codes)
+
+    def query_weights(self, X: Any, domain: str) -> NDArray[np.float32]:
+        """Return what each bit counts for queries X, for `HammingIndex.search(weights=)`."""
+        return self.encoder(domain).query_weights(X)
+
+    def _keep_encoders(
+        self, encoders: Mapping[str, LinearEncoder], rows: Mapping[str, Any]
+    ) -> None:
+        """Keep the encoders of a fit, with one decoder: that of frozen codes, if it is known."""
+        known = (each.decoder_ for each in encoders.values() if each.decoder_ is not None)
+        shared = with_decoders(
+            list(encoders.values()), [rows[name] for name in encoders], next(known, None)
+        )
+        self.encoders_ = dict(zip(encoders, shared, strict=True))
+
     def encode_both(self, X_source: Any, X_target: Any = None) -> NDArray[np.uint8]:
         """Return packed codes of items that are known in several feature spaces.
 
@@ -289,7 +319,8 @@ class BaseTwoDomainHasher(BaseTransferHasher):
             )
         rows = check_rows(inputs.X, inputs.arguments("X"))
         encoders = self._learn(inputs.checked(rows).two())
-        self.encoders_ = dict(zip(inputs.names, encoders, strict=True))
+        named = dict(zip(inputs.names, encoders, strict=True))
+        self._keep_encoders(named, dict(zip(inputs.names, rows, strict=True)))
         return self
 
     @abstractmethod

@@ -35,9 +35,10 @@ from .._core.files import StrPath
 from .._core.linalg import Array
 from .._core.threads import map_blocks
 from .._core.validation import Range
-from ..codes import n_bytes, pack, signs
-from ..streaming.blocks import Blocks, as_blocks, needs_reading
-from .contents import Contents, Maybe, Number, Parts, Values, widths
+from ..codes import n_bytes, pack, signs, unpack
+from ..streaming.blocks import Blocks, as_blocks, needs_reading, read_all
+from .contents import Contents, Maybe, Number, Part, Parts, Values, widths
+from .decoder import CodeDecoder, CorrectedCodes, packed_pair, split_pair
 from .feature_maps import BaseFeatureMap, UnitRows
 from .persistence import fingerprint, load, save
 
@@ -105,7 +106,9 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
         "scale": Number(Range(-_LARGEST, _LARGEST)),
         "maps": Parts(),
         "intercept": Maybe(Values("r", "iuf")),
+        "decoder_": Maybe(Part("CodeDecoder")),
     }
+    decoder_: CodeDecoder | None = None  # set by `fit` of a model; changes no code of `encode`
 
     def __init__(
         self,
@@ -137,7 +140,10 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
 
     def fingerprint(self) -> str:
         """Return a digest of the parameters: equal for encoders that give the same codes."""
-        return fingerprint(self)
+        plain = copy(self)
+        if "decoder_" in vars(plain):  # what it predicts changes no code
+            del plain.decoder_
+        return fingerprint(plain)
 
     def fit(self, X: ArrayLike | None = None, y: object = None) -> Self:
         """Do nothing; present for pipelines."""
@@ -166,21 +172,23 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
         """Return a copy with arrays in the library, and on the device, of another array."""
         if array_namespace(self.projection) is array_namespace(reference):
             return self
-        return LinearEncoder(
+        moved = LinearEncoder(
             like(self.projection, reference),
             like(self.mean, reference),
             self.scale,
             [_moved(feature_map, reference) for feature_map in self.maps],
             None if self.intercept is None else like(self.intercept, reference),
         )
+        moved.decoder_ = self.decoder_
+        return moved
 
     def decision_function(self, X: Any) -> Array:
         """Return the projections before the sign, shape (n, n_bits)."""
-        return self._apply(X, lambda H: H)
+        return self._apply(X, lambda H, _: H)
 
     def transform(self, X: Any) -> NDArray[np.int8]:
         """Return the codes as ±1, shape (n, n_bits)."""
-        return self._apply(X, signs)
+        return self._apply(X, lambda H, _: signs(H))
 
     def encode(self, X: Any, *, done: Callable[[int], None] | None = None) -> NDArray[np.uint8]:
         """Return packed codes, shape (n, ceil(n_bits / 8)).
@@ -191,11 +199,73 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
         done : callable, optional
             Called with the number of rows encoded so far.
         """
-        return self._apply(X, pack, done)
+        return self._apply(X, lambda H, _: pack(H), done)
+
+    def query_weights(self, X: Any) -> NDArray[np.float32]:
+        """Return what each bit of a code counts for queries X, shape (n, n_bits).
+
+        Give them to `HammingIndex.search(weights=)`.
+        """
+        return self._decoder().weights(self.decision_function(X))
+
+    def encode_corrected(
+        self,
+        X: Any,
+        *,
+        codes: ArrayLike | None = None,
+        done: Callable[[int], None] | None = None,
+    ) -> CorrectedCodes:
+        """Return packed codes and two numbers per item, which estimate distances of rows.
+
+        A code is not always the signs of the projections: some bits are flipped so that the row
+        can be predicted better. It remains a code for Hamming search. Results are NumPy arrays.
+
+        Parameters
+        ----------
+        X : array of shape (n, d), DataFrame, path or blocks of rows
+        codes : uint8 array of shape (n, ceil(n_bits / 8)), optional
+            Packed codes of these rows that must not change. Only their corrections are computed.
+        done : callable, optional
+            Called with the number of rows encoded so far.
+        """
+        decoder = self._decoder()
+        if codes is not None:
+            X = self._checked(read_all(X))
+            B, H = unpack(codes, self.n_bits), self.decision_function(X)
+            if len(B) != len(H):
+                raise InputError(f"{len(B)} codes for {len(H)} rows; give one per row", "codes")
+            lengths = self.row_lengths(X) if decoder.row_scale else None
+            return CorrectedCodes(np.asarray(codes), decoder.corrections(H, B, lengths))
+
+        def of(H: Array, rows: Array) -> Any:
+            lengths = self.row_lengths(rows) if decoder.row_scale else None
+            B = decoder.codes(H)
+            return like(packed_pair(B, decoder.corrections(H, B, lengths)), H)
+
+        return split_pair(to_numpy(self._apply(X, of, done)))
+
+    def row_lengths(self, X: Any) -> NDArray[np.floating[Any]]:
+        """Return the lengths of mapped and centred rows, before the division by `scale`."""
+        Z = _mapped(self._checked(X), list(self.maps))
+        Z = array_namespace(Z).astype(Z, array_namespace(Z).float32) if is_half(Z) else Z
+        return to_numpy(row_norms(Z - like(self.mean, Z, Z.dtype)))
+
+    def _decoder(self) -> CodeDecoder:
+        if self.decoder_ is None:
+            raise InputError(
+                "this encoder has no decoder, because no model of this version has fitted it; fit "
+                "the model again, or use `with_decoders` of bridgehash.models.decoder",
+                "decoder_",
+            )
+        return self.decoder_
 
     def _apply(
-        self, X: Any, of: Callable[[Array], Any], done: Callable[[int], None] | None = None
+        self,
+        X: Any,
+        of: Callable[[Array, Array], Any],
+        done: Callable[[int], None] | None = None,
     ) -> Any:
+        """Return `of` projections and their rows, block by block."""
         if not isinstance(X, np.ndarray) and needs_reading(X):
             return self._apply_to_blocks(as_blocks(X), of, done)
         X = self._checked(X)
@@ -205,7 +275,7 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
         P, c = self._linear_part(X)
 
         def work(rows: slice) -> Any:
-            return of(_project(X[rows, :], maps, last, P, c))
+            return of(_project(X[rows, :], maps, last, P, c), X[rows, :])
 
         ours = all(isinstance(each, BaseFeatureMap) for each in maps)
         threads = ours and not is_foreign(X)  # other maps may not be thread-safe
@@ -213,7 +283,7 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
         return parts[0] if len(parts) == 1 else array_namespace(X).concat(parts, axis=0)
 
     def _apply_to_blocks(
-        self, blocks: Blocks, of: Callable[[Array], Any], done: Callable[[int], None] | None
+        self, blocks: Blocks, of: Callable[[Array, Array], Any], done: Callable[[int], None] | None
     ) -> Any:
         self._check_width(blocks.shape[1])
         parts = []

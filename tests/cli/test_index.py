@@ -111,8 +111,8 @@ def test_reranking_is_that_of_the_library_and_reads_its_inputs_once(
     model = load("model.bh")
     index = HammingIndex(12).add(model.encode(np.load("source.npy"), "source"))
     X = np.load("target.npy")
-    H = model.decision_function(X, "target")
-    ids = index.search(model.encode(X, "target"), 3, rerank=H)[1]
+    weights = model.query_weights(X, "target")
+    ids = index.search(model.encode(X, "target"), 3, weights=weights)[1]
     assert [record["ids"] for record in found] == ids.tolist()
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from bridgehash import ITQ, InputError, ModelFileError, load
-from bridgehash.codes import hamming, pack, unpack
+from bridgehash.codes import hamming, pack
 from bridgehash.index import HammingIndex
 from bridgehash.index.attributes import ItemFilter
 from bridgehash.index.scan import nearest_rows, numpy_nearest_rows
@@ -84,8 +84,6 @@ def test_places_without_a_code_have_id_minus_one():
     np.testing.assert_array_equal(D, [[1, 9, 9]])
     np.testing.assert_array_equal(ids, [[7, -1, -1]])
     assert HammingIndex(8).search([[1]], k=2)[1].tolist() == [[-1, -1]]
-    answer = HammingIndex(8).add([[1], [3]]).search([[0]], 3, rerank=np.eye(1, 8, 7))
-    assert_same(answer, ([[1, 2, 9]], [[0, 1, -1]]))
 
 
 def test_a_radius_holds_all_codes_within_it():
@@ -99,29 +97,6 @@ def test_a_radius_holds_all_codes_within_it():
             order = order[all_D[order] <= radius]
             np.testing.assert_array_equal(ids, order * 3)
             np.testing.assert_array_equal(D, all_D[order])
-
-
-def test_reranking_sorts_candidates_by_projection():
-    rng = np.random.default_rng(0)
-    for n_bits in (12, 64, 100):
-        codes, H = random_codes(rng, 600, n_bits), rng.normal(size=(7, n_bits))
-        index, queries = HammingIndex(n_bits).add(codes, np.arange(600) + 5), pack(H)
-        D, ids = index.search(queries, 6, rerank=H, n_candidates=50)
-        near, candidates = index.search(queries, 50)
-        B = unpack(codes, n_bits).astype(float)
-        for q in range(7):
-            score = B[candidates[q] - 5] @ H[q]
-            best = np.argsort(-score, kind="stable")[:6]
-            np.testing.assert_allclose(B[ids[q] - 5] @ H[q], score[best], rtol=1e-5, atol=1e-5)
-            places = [list(candidates[q]).index(i) for i in ids[q]]
-            np.testing.assert_array_equal(D[q], near[q][places])
-
-
-def test_reranking_with_equal_projections_changes_nothing():
-    rng = np.random.default_rng(0)
-    codes, queries = random_codes(rng, 300, 16), random_codes(rng, 4, 16)
-    index, H = HammingIndex(16).add(codes), unpack(queries, 16) * 0.5
-    assert_same(index.search(queries, 9, rerank=H), index.search(queries, 9))
 
 
 def test_the_number_of_threads_changes_nothing():
@@ -213,9 +188,6 @@ def test_bad_parameters_are_named():
     for tags in (3, ["a", 3], []):
         refused("tags", lambda: index.search([[1]], tags=tags))  # noqa: B023
     refused("domain", lambda: index.page(0, 5, domain=["photo"]))
-    for H in (np.ones((2, 8)), np.ones((1, 7)), np.full((1, 8), np.nan)):
-        message = refused("rerank", lambda: index.search([[1]], rerank=H))  # noqa: B023
-        assert "shape (1, 8) are needed" in message
 
 
 def test_a_tag_restricts_the_search_to_its_codes():
@@ -336,7 +308,7 @@ def test_text_ids_are_ordered_by_code_points(tmp_path):
         assert one.page(1, 2)[0].tolist() == sorted(texts)[1:3]
         assert one.contains(["é", "e", "zz", "z" * 256]).tolist() == [True, False, False, True]
         assert one.within([[1]], 1)[0][1].tolist() == sorted(texts)
-    assert index.search([[0]], 1, rerank=np.ones((1, 8)))[1].tolist() == [["a"]]
+    assert index.search([[0]], 1, weights=np.ones((1, 8)))[1].tolist() == [["a"]]
     for given in (np.array(["x", "y"]), np.array(["x", "y"], object), ("x", "y")):
         assert HammingIndex(8).add([[1], [2]], given).get(["y"]).codes.tolist() == [[2]]
 

@@ -63,12 +63,31 @@ def test_tensors_that_are_not_uint8_are_refused(device):
         HammingIndex(8).add(torch.ones((2, 1), device=device))
 
 
-def test_reranking_and_changes_work_as_on_the_cpu(device):
+def test_weights_and_changes_work_as_on_the_cpu(device):
     H = np.random.default_rng(1).normal(size=(6, 64))
     answers = []
     for index in (HammingIndex(64, device=where) for where in (None, device)):
         index.add(pack(np.random.default_rng(2).random((400, 64)) < 0.5))
         index.search(pack(H), 5)
         index.remove(np.arange(0, 400, 3))
-        answers.append(index.search(pack(H), 5, rerank=H))
-    np.testing.assert_array_equal(answers[0], answers[1])
+        answers.append(index.search(pack(H), 5, weights=H))
+    for here, there in zip(*answers, strict=True):
+        np.testing.assert_array_equal(here, there)
+
+
+@pytest.mark.parametrize("n_bits", [12, 64, 600])
+def test_scores_are_those_of_the_cpu(device, n_bits):
+    rng = np.random.default_rng(n_bits)
+    W = rng.normal(size=(5, n_bits)).round(1)  # ties
+    corrections = rng.integers(1, 4, (30_000, 2)).astype(np.float16)
+    codes = pack(rng.random((30_000, n_bits)) < 0.5)
+    for known in (None, corrections):
+        here, there = (
+            HammingIndex(n_bits, n_jobs=1, device=where)
+            .add(codes[:29_000], corrections=None if known is None else known[:29_000])
+            .add(codes[29_000:])
+            .search(pack(W), 300, weights=W)
+            for where in (None, device)
+        )
+        for ours, expected in zip(there, here, strict=True):
+            np.testing.assert_array_equal(ours, expected)
