@@ -216,11 +216,13 @@ def _mask_one_word(
 def _split(words: Any, start: int, stop: int, groups: Any) -> None:
     """Write each group of four bits of codes start..stop to a row of its own."""
     n = stop - start
+    flat = groups.reshape(-1)  # slices of one array are known to be contiguous
     for w in range(words.shape[0]):
         word = words[w, start:stop]
         for c in range(8):
             shift = np.uint64(8 * c)
-            high, low = groups[_GROUPS * w + 2 * c], groups[_GROUPS * w + 2 * c + 1]
+            place = (_GROUPS * w + 2 * c) * _TILE
+            high, low = flat[place : place + n], flat[place + _TILE : place + _TILE + n]
             for j in range(n):
                 low[j] = word[j] >> shift
             for j in range(n):
@@ -364,8 +366,9 @@ def _scan(
     sums, masks = np.empty(_TILE, np.uint16), np.empty(_BLOCK // _LANES, np.uint64)
     offsets, slopes = np.zeros(_TILE, np.float32), np.ones(_TILE, np.float32)
     copy = np.empty(scores.shape[1], np.float32)
-    for start in range(0, n_codes, _TILE):
-        stop = min(start + _TILE, n_codes)
+    tile = _TILE if n_words == 1 else _BLOCK  # to stay in the cache
+    for start in range(0, n_codes, tile):
+        stop = min(start + tile, n_codes)
         _split(words, start, stop, groups)
         if halves.shape[1]:
             _as_floats(halves[0], start, stop, missing[0], offsets)
