@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: demo test test-browser test-slow test-oldest test-milvus test-networks check levels \
-	compared crossmodal external lasting budget cifar choices probes examples pairs signs benchmark search load \
+	compared crossmodal external lasting quality budget cifar choices probes examples pairs signs benchmark search load \
 	hostile docs tables docs-outputs format clean
 
 demo: $(READY)
@@ -78,6 +78,9 @@ pairs: $(READY)
 
 lasting: $(READY)
 	$(BIN)/python benchmarks/lasting.py --record $(RECORDS)/lasting.json
+
+quality: $(READY)
+	$(BIN)/python benchmarks/quality.py --record $(RECORDS)/quality.json --figure docs/quality.png
 
 external: $(READY)
 	$(BIN)/python benchmarks/external.py --record $(RECORDS)/external.json
