@@ -178,16 +178,15 @@ def with_decoders(
         length = scale * _rms(encoders[0].row_lengths(samples[0])) if scale else 1.0
         scaled = np.concatenate([each / unit for each, unit in zip(H, units, strict=True)])
         known = CodeDecoder(_fitted_matrix(scaled), length=length, row_scale=scale)
-    decoded = []
+    decoded: dict[int, LinearEncoder] = {}  # one encoder may serve several domains
     for encoder, unit in zip(encoders, units, strict=True):
         if encoder.decoder_ is not None and encoder.decoder_.decodes_as(known):
-            decoded.append(encoder)
-            continue
-        scale = _common_scale(encoder) / unit if known.row_scale else 0.0
-        twin = copy(encoder)
-        twin.decoder_ = CodeDecoder(known.matrix, unit, known.length, scale)
-        decoded.append(twin)
-    return decoded
+            decoded[id(encoder)] = encoder
+        elif id(encoder) not in decoded:
+            scale = _common_scale(encoder) / unit if known.row_scale else 0.0
+            decoded[id(encoder)] = twin = copy(encoder)
+            twin.decoder_ = CodeDecoder(known.matrix, unit, known.length, scale)
+    return [decoded[id(encoder)] for encoder in encoders]
 
 
 def _fitted_matrix(H: NDArray[np.float64]) -> NDArray[np.float32] | None:
