@@ -145,9 +145,9 @@ class ScoredCodes:
 
 
 def _mean(halves: NDArray[np.uint16]) -> np.float64:
-    """Return the mean of float16 numbers that are not NaN, given as bits, in a tenth of the time.
+    """Return the mean of float16 numbers that are not NaN, given as bits.
 
-    The first search after a change needs it.
+    By counting equal numbers: sums of float16 are slow, and the first search after a change waits.
     """
     values = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float64)
     known = np.isfinite(values)
