@@ -527,6 +527,9 @@ class ATH(BaseTransferHasher):
             self.classes_, self.class_codes_ = joined.classes_, joined.class_codes_
         return self
 
+    def _learned_from_labels(self) -> bool:
+        return self.classes_ is not None
+
     def used_inputs(self) -> Set[str]:
         """Which of y_source, y_target and pairs these settings learn from."""
         used: set[str] = set()

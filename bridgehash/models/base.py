@@ -58,6 +58,10 @@ class About:
     uses: tuple[FitInput, ...] = ()  # optional
 
 
+def _learns_from_labels(about: About) -> bool:
+    return about.kind in ("semi-supervised", "supervised")
+
+
 class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """A method for one domain: `fit(X, y=None)`, then codes of rows of the same width.
 
@@ -104,6 +108,16 @@ class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     def query_weights(self, X: Any) -> NDArray[np.float32]:
         """Return what each bit counts for queries X, for `HammingIndex.search(weights=)`."""
         return self._checked_encoder(X).query_weights(X)
+
+    @property
+    def stores_corrections(self) -> bool:
+        """Whether an index of items of this model should store corrections.
+
+        Not if it learned from labels: such codes follow classes better than distances do. Nor if it
+        was fitted by an earlier version, which learned no decoder.
+        """
+        check_is_fitted(self)
+        return not _learns_from_labels(self.about) and self.encoder_.decoder_ is not None
 
     def _checked_encoder(self, X: Any) -> LinearEncoder:
         """The encoder, once X has the columns of the training data."""
@@ -236,6 +250,20 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
     def query_weights(self, X: Any, domain: str) -> NDArray[np.float32]:
         """Return what each bit counts for queries X, for `HammingIndex.search(weights=)`."""
         return self.encoder(domain).query_weights(X)
+
+    @property
+    def stores_corrections(self) -> bool:
+        """Whether an index of items of this model should store corrections.
+
+        Not if it learned from labels: such codes follow classes better than distances do. Nor if a
+        domain was fitted by an earlier version, which learned no decoder.
+        """
+        check_is_fitted(self, "encoders_")
+        decoders = [encoder.decoder_ for encoder in self.encoders_.values()]
+        return not self._learned_from_labels() and None not in decoders
+
+    def _learned_from_labels(self) -> bool:
+        return _learns_from_labels(self.about)
 
     def _keep_encoders(
         self, encoders: Mapping[str, LinearEncoder], rows: Mapping[str, Any]

@@ -244,6 +244,11 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
 
         return split_pair(to_numpy(self._apply(X, of, done)))
 
+    @property
+    def stores_corrections(self) -> bool:
+        """False: an encoder does not know whether it was learned from labels (see `ATH`)."""
+        return False
+
     def row_lengths(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the lengths of mapped and centred rows, before the division by `scale`."""
         Z = _mapped(self._checked(X), list(self.maps))

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from bridgehash import ATH, ITQ, LinearEncoder, load
+from bridgehash import ATH, ITQ, SDH, LinearEncoder, Shared, load
 from bridgehash._core.errors import InputError
 from bridgehash.codes import pack, unpack
 from bridgehash.models.decoder import CodeDecoder, with_decoders
@@ -146,3 +146,44 @@ def test_wrong_calls_are_refused_with_a_remedy(rows):
         encoder.encode_corrected(np.full((2, 12), np.nan))
     zero = encoder.encode_corrected(np.zeros((1, 12), np.float32)).corrections
     assert (zero == 0).all()
+
+
+def test_corrections_are_stored_unless_codes_were_learned_from_labels(rows, tmp_path):
+    y = np.arange(len(rows)) % 3
+    itq, sdh = ITQ(8, random_state=0), SDH(8, random_state=0)
+    assert itq.fit(rows).stores_corrections
+    assert not sdh.fit(rows, y).stores_corrections
+    assert Shared(itq).fit(rows, rows).stores_corrections
+    assert not Shared(sdh).fit(rows, rows, y_source=y).stores_corrections
+    ath = ATH.unsupervised(8, random_state=0).fit(rows, rows)
+    assert ath.stores_corrections
+    ath.save(tmp_path / "a.bh")
+    assert load(tmp_path / "a.bh").stores_corrections
+    assert not ATH.supervised(8).fit(rows, rows, y_source=y, y_target=y).stores_corrections
+    assert not itq.encoder_.stores_corrections  # it does not know
+
+
+def test_models_of_earlier_versions_store_no_corrections(rows):
+    ath = ATH.unsupervised(8, random_state=0).fit(rows, rows)
+    ath.encoders_["target"].decoder_ = None
+    assert not ath.stores_corrections
+
+
+def test_partial_fit_keeps_the_decoder(rows):
+    y = np.arange(len(rows)) % 3
+    ath = ATH.supervised(8).partial_fit(rows, rows, y_source=y, y_target=y)
+    before = ath.source_encoder_.decoder_
+    ath.partial_fit(rows[:9], y_source=y[:9])
+    assert before is not None
+    assert ath.source_encoder_.decoder_ is before
+
+
+def test_a_row_has_the_same_weights_and_corrections_alone_and_in_a_batch(rng):
+    X = rng.normal(size=(700, 40)).astype(np.float32)
+    encoder = ITQ(32, random_state=0).fit(X).encoder_
+    W, found = encoder.query_weights(X), encoder.encode_corrected(X)
+    for i in range(0, 700, 23):
+        alone = encoder.encode_corrected(X[i : i + 1])
+        np.testing.assert_array_equal(encoder.query_weights(X[i : i + 1])[0], W[i])
+        np.testing.assert_array_equal(alone.codes[0], found.codes[i])
+        np.testing.assert_array_equal(alone.corrections[0], found.corrections[i])
