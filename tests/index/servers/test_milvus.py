@@ -36,6 +36,7 @@ from tests.index.servers.cases import (
     check_kinds_of_ids,
     check_operations,
     check_same_answers,
+    check_same_ranking,
     random_codes,
 )
 from tests.servers import Proxy
@@ -100,6 +101,31 @@ def test_answers_are_those_of_the_index_in_memory(
     make: Make, url: str, n_bits: int, ids: str
 ) -> None:
     check_same_answers(make(n_bits, url=f"{url}?shards=2", ids=ids))
+
+
+@pytest.mark.parametrize("corrections", [False, True])
+@pytest.mark.parametrize(("n_bits", "ids"), [(12, "text"), (70, "numbers")])
+def test_codes_are_ranked_as_in_memory(
+    make: Make, n_bits: int, ids: str, corrections: bool
+) -> None:
+    check_same_ranking(make(n_bits, ids=ids, corrections=corrections))
+
+
+def test_corrections_are_given_for_all_codes_or_for_none(make: Make, url: str) -> None:
+    index = make(8)
+    with pytest.raises(InputError, match="has no room for them; build it again"):
+        index.add([[1]], corrections=np.ones((1, 2)))
+    numbers = np.array([[1.0, 2.0], [np.nan, np.nan]])
+    with pytest.raises(InputError, match="Milvus needs them of all codes"):
+        build_index(url, "corrected", 8, [[1], [2]], corrections=numbers, may_miss=True)
+    assert not index_exists(url, "corrected")
+    with build_index(url, "corrected", 8, [[1]], corrections=numbers[:1]) as built:
+        with pytest.raises(InputError, match="Milvus needs them of all codes"):
+            built.add([[2]])
+        assert len(built.add([[2]], corrections=numbers[:1])) == 2
+    with open_index(url, "corrected") as opened:
+        assert opened.has_corrections
+        opened.drop()
 
 
 @pytest.mark.parametrize("seed", range(2))
