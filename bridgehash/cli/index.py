@@ -273,7 +273,7 @@ class CodeRows(NamedTuple):
     domain: str | list[str] | None = None
     weights: NDArray[Any] | None = None  # of bits, for queries
     corrections: NDArray[np.float16] | None = None  # (n, 2), NaN where there are none
-    suit_corrections: bool = False  # the model did not learn from labels
+    suit_corrections: bool = False  # they are stored by default
 
     def misses_some(self) -> bool:
         """Return whether some codes have corrections, but not all."""
@@ -343,10 +343,10 @@ def load_codes(
         codes, n_bits, about = exported.get(exported.ids).codes, exported.n_bits, exported.about
         if bits is not None and bits != n_bits:
             raise InputError(f"holds codes of {n_bits} bits, not {bits}", data)
-        numbers = exported.corrections
+        numbers = None if corrections is False else exported.corrections
     elif model is None:
         codes = read_codes(data)
-        numbers = None if wanted is False else read_corrections(data, len(codes))
+        numbers = None if corrections is False else read_corrections(data, len(codes))
         about = read_origin(data)
         n_bits = bits or int(about.get("n_bits", 8 * codes.shape[1]))
         domain = domain or about.get("domain")
@@ -370,6 +370,7 @@ def load_codes(
         weights = _weights(encoder, X) if with_weights else None
     if corrections and numbers is None:
         raise InputError("has no corrections; encode the rows with --corrections first", data)
+    suit = suit or numbers is not None
     if wanted is False:
         numbers = None
     n = len(codes)
@@ -449,7 +450,7 @@ def _change(
             ids,
             tags,
             corrections=corrections,
-            as_index_has=has if has or len(known) or engine else None,
+            as_index_has=has if has or engine or len(known) else None,
         )
         check_same_space(about, codes.about, index)
         if codes.misses_some():

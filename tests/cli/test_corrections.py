@@ -73,8 +73,11 @@ def test_changes_follow_the_index(run: Run) -> None:
     assert run(f"{BUILD} --no-corrections --replace").code == 0
     ended = run("index add new.bhi source.npy --model itq.bh")
     assert "note: new.bhi has no corrections, so none were added" in ended.err
+    assert run("encode itq.bh source.npy --out codes.npy --corrections").code == 0
+    ended = run("index add new.bhi codes.npy")
+    assert "note: new.bhi has no corrections, so none were added" in ended.err
     ended = run("index add new.bhi source.npy --model itq.bh --corrections")
-    assert (ended.err, "180 of 4 bits, with corrections" in ended.out) == ("", True)
+    assert (ended.err, "240 of 4 bits, with corrections" in ended.out) == ("", True)
 
 
 @pytest.mark.parametrize("name", ["codes.npy", "codes.parquet"])

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bridgehash import ITQ, save
 from bridgehash._core.errors import EngineError, InputError
 from bridgehash.cli.main import main
 from bridgehash.index import HammingIndex
@@ -444,6 +445,20 @@ def test_the_command_line_works_on_a_collection(
         assert main(["search", name, "codes.npy", *engine, "--tag", "1", "--json"]) == 0
         found.append(json.loads(capsys.readouterr().out))
     assert found[0] == found[1]
+    rows = np.random.default_rng(1).normal(size=(300, 20))
+    np.save("rows.npy", rows)
+    save(ITQ(n_bits=16, random_state=0).fit(rows), "itq.bh")
+    found = []
+    for place in ("--out photos.bhi", f"--out photos --engine {url}"):
+        assert main(f"index build rows.npy --model itq.bh --replace {place}".split()) == 0
+        name, *engine = place.removeprefix("--out ").split()
+        assert "with corrections" in capsys.readouterr().out
+        search = f"search {name} rows.npy --model itq.bh --candidates 40 --json"
+        assert main([*search.split(), *engine]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0] == found[1]
+    assert main(f"index add photos codes.npy --engine {url}".split()) == 2
+    assert "--corrections: the collection photos has corrections" in capsys.readouterr().err
     assert main(f"index info photos --engine {url}".split()) == 0
     assert "300" in capsys.readouterr().out
     assert main(f"index info lost --engine {url}".split()) == 2

@@ -276,6 +276,23 @@ def test_a_connection_lost_between_operations_is_opened_again(
     assert proxy.n_connections == 5
 
 
+def test_a_ranking_whose_connection_is_lost_begins_again(
+    proxy: Proxy, through: PostgresIndex, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_tables, "_QUERIES", 1)
+    n_sent = 0
+
+    def is_third_query(data: bytes) -> bool:
+        nonlocal n_sent
+        n_sent += b"bit_send" in data
+        return b"bit_send" in data and n_sent == 3
+
+    proxy.watch = is_third_query
+    found = through.search([[0, 0]] * 3, 2, weights=np.ones((3, 12)))
+    assert found[1].tolist() == [[0, 1]] * 3
+    assert (n_sent, proxy.n_connections) == (6, 2)
+
+
 def test_a_backend_that_is_ended_is_replaced(make: Make, execute: Any) -> None:
     index = make(8).add([[1]])
     pid = index._session.read(index._table, lambda c: c.info.backend_pid)
