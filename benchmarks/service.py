@@ -2,9 +2,12 @@
 
     python benchmarks/service.py [--million 1] [--bits 64] [--connections 50] [--rate 200]
         [--seconds 20] [--requests 100000] [--part latency,highest,adds,memory]
+        [--rank hamming|weights|mixed]
 
 A server with random codes runs on loopback; this process sends the load from the same machine.
-Each search is for the ten nearest codes of one vector of 64 features, which the server encodes.
+Each search is for the ten nearest codes of one vector of 64 features, which the server encodes:
+by Hamming distance, by weights and corrections, or in turns ("mixed"; then their times are given
+one after the other).
 Searches arrive at random times (a Poisson process). Response times are measured from the moment a
 request was due, so a server that falls behind cannot hide it. The highest rate is the last one of
 a rising series whose 99th percentile is below 50 ms, at the first or second try. For memory,
@@ -32,6 +35,7 @@ import numpy as np
 
 from bridgehash import LinearEncoder, load, save
 from bridgehash.index import HammingIndex
+from bridgehash.models.decoder import with_decoders
 from bridgehash.models.provenance import origin
 
 KEY = "benchmark-key-benchmark"
@@ -57,8 +61,13 @@ def served(n: int, bits: int) -> Iterator[Server]:
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         model, index = Path(folder, "model.bh"), Path(folder, "items.bhi")
-        save(LinearEncoder(rng.normal(size=(WIDTH, bits)), np.zeros(WIDTH)), model)
-        codes = HammingIndex(bits).add(rng.integers(0, 256, (n, bits // 8), dtype=np.uint8))
+        encoder = LinearEncoder(rng.normal(size=(WIDTH, bits)), np.zeros(WIDTH))
+        (encoder,) = with_decoders([encoder], [rng.normal(size=(1000, WIDTH))])
+        save(encoder, model)
+        codes = HammingIndex(bits).add(
+            rng.integers(0, 256, (n, bits // 8), dtype=np.uint8),
+            corrections=rng.uniform(0.5, 1.5, (n, 2)).astype(np.float16),
+        )
         codes.about = origin(load(model), None)
         codes.save(index)
         line = [sys.executable, "-m", "bridgehash", "serve", "--port", "0"]
@@ -94,10 +103,14 @@ def request(path: str, form: object) -> bytes:
     return head.encode() + body
 
 
-def searches(n: int = 500) -> list[bytes]:
+def searches(rank: str, n: int = 500) -> list[bytes]:
     """Return searches with different vectors."""
     X = np.random.default_rng(1).normal(size=(n, WIDTH)).round(4)
-    return [request("search", {"features": [x.tolist()], "k": 10}) for x in X]
+    ranks = ["hamming", "weights"] if rank == "mixed" else [rank]
+    return [
+        request("search", {"features": [x.tolist()], "k": 10, "rank": ranks[i % len(ranks)]})
+        for i, x in enumerate(X)
+    ]
 
 
 class Connection:
@@ -190,19 +203,22 @@ class Clock:
         return f"server {1e3 * server / n:.2f} ms of CPU per search, others {others:.0%}"
 
 
-def summary(rate: float, taken: np.ndarray, clock: Clock) -> str:
+def summary(rate: float, taken: np.ndarray, clock: Clock, n_timed: int = 0) -> str:
     p50, p90, p99, most = np.percentile(taken, [50, 90, 99, 100])
     return (
         f"{rate:6.0f}/s  p50 {p50:6.2f} ms  p90 {p90:6.2f} ms  p99 {p99:6.2f} ms  "
-        f"longest {most:6.1f} ms  ({len(taken)} searches; {clock.summary(len(taken))})"
+        f"longest {most:6.1f} ms  ({len(taken)} searches; {clock.summary(n_timed or len(taken))})"
     )
 
 
 def latency(server: Server, options: argparse.Namespace) -> None:
     """Measure the latency at the given rate."""
-    load = arrivals(server.port, searches(), options.rate, options.seconds, options.connections)
+    data = searches(options.rank)
+    load = arrivals(server.port, data, options.rate, options.seconds, options.connections)
     clock = Clock(server)
-    print(summary(options.rate, asyncio.run(load), clock), flush=True)
+    taken = asyncio.run(load)
+    for part in [taken[::2], taken[1::2]] if options.rank == "mixed" else [taken]:
+        print(summary(options.rate, part, clock, len(taken)), flush=True)
 
 
 def highest(server: Server, options: argparse.Namespace) -> None:
@@ -210,7 +226,8 @@ def highest(server: Server, options: argparse.Namespace) -> None:
     highest_rate, seconds = 0.0, min(options.seconds, 10)
     for rate in range(300, 3001, 100):
         for _ in range(2):  # a second try, in case the machine was busy
-            load = arrivals(server.port, searches(), rate, seconds, options.connections)
+            data = searches(options.rank)
+            load = arrivals(server.port, data, rate, seconds, options.connections)
             clock = Clock(server)
             taken = asyncio.run(load)
             print(summary(rate, taken, clock), flush=True)
@@ -235,7 +252,7 @@ def memory(server: Server, options: argparse.Namespace) -> None:
     step = options.requests // 10
     for done in range(0, options.requests + 1, step):
         if done:
-            load = back_to_back(server.port, searches(), step, options.connections)
+            load = back_to_back(server.port, searches(options.rank), step, options.connections)
             rate = asyncio.run(load)
         text = f"  ({rate:.0f}/s without pause)" if done else ""
         print(f"{done:7d} requests: {server.memory():.1f} MB{text}", flush=True)
@@ -249,10 +266,12 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=200.0)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--rank", choices=["hamming", "weights", "mixed"], default="hamming")
     parser.add_argument("--part", default="latency,highest,adds,memory")
     options = parser.parse_args()
     with served(int(1e6 * options.million), options.bits) as server:
-        asyncio.run(arrivals(server.port, searches(), 100, 3, options.connections))  # warm
+        data = searches(options.rank)
+        asyncio.run(arrivals(server.port, data, 100, 3, options.connections))  # warm
         for name in options.part.split(","):
             {"latency": latency, "highest": highest, "adds": adds, "memory": memory}[name](
                 server, options

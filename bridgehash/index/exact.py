@@ -287,7 +287,7 @@ class HammingIndex:
         return self._items(state, rows)
 
     def at(self, rows: NDArray[np.intp]) -> tuple[Ids, IndexItems]:
-        """Return ids and items by row, for rows of `search_rows` without -1."""
+        """Return ids and items by row, for rows of `search_rows` or `best_rows` without -1."""
         state = self._state
         return state.ids.take(rows), self._items(state, rows)
 
@@ -439,6 +439,12 @@ class HammingIndex:
     ) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
         """Return distances and rows of the k nearest codes, for `at` of the same snapshot."""
         return self._nearest(self._read(), codes, k, wanted)
+
+    def best_rows(
+        self, codes: ArrayLike, weights: ArrayLike, k: int = 10, wanted: ItemFilter | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
+        """Return scores and rows of the k best codes by weights, for `at` of the same snapshot."""
+        return self._best(self._read(), codes, k, wanted, weights, None)
 
     def _nearest(
         self,

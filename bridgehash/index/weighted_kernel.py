@@ -29,7 +29,7 @@ _TILE = 1024  # codes; their groups of four bits fit into the L1 cache
 _BLOCK = 512  # codes that share the load of a table
 _GROUPS = 16  # of four bits in a word
 _HALF = 8  # groups whose entries are added in one byte
-_SPARE = 128  # room for candidates beyond k; the limit falls each time it is used up
+_SPARE = 64  # room for candidates beyond k; the limit falls each time it is used up
 _LARGEST_SUM = 251  # of half a word, so that rounding 8 entries stays within a byte
 _ROUNDING = 2e-6  # relative; more than three roundings of float32
 
@@ -69,8 +69,13 @@ def _repeat(builder: Any, number: Any, lanes: Any) -> Any:
     return builder.shuffle_vector(one, nothing, order)
 
 
-def _emit_sums(builder: Any, groups: Any, tables: Any, word: Any, start: Any) -> list[Any]:
-    """Emit the sums of the entries of one word, for _BLOCK codes in vectors of _WIDTH."""
+def _emit_sums(
+    builder: Any, groups: Any, tables: Any, first: Any, word: Any, start: Any
+) -> list[Any]:
+    """Emit the sums of the entries of one word, for _BLOCK codes in vectors of _WIDTH.
+
+    The tables of the query begin at tables[first].
+    """
     byte, size = ir.IntType(8), ir.IntType(64)
     entries, lanes = ir.VectorType(byte, 16), ir.VectorType(byte, _WIDTH)
     wide = ir.VectorType(ir.IntType(16), _WIDTH)
@@ -80,10 +85,10 @@ def _emit_sums(builder: Any, groups: Any, tables: Any, word: Any, start: Any) ->
     n_parts = _BLOCK // _WIDTH
     total = [ir.Constant(wide, None)] * n_parts
     half = [ir.Constant(lanes, None)] * n_parts
-    first = builder.mul(word, ir.Constant(size, _GROUPS))
+    before = builder.mul(word, ir.Constant(size, _GROUPS))
     for g in range(_GROUPS):
-        group = builder.add(first, ir.Constant(size, g))
-        place = builder.mul(group, ir.Constant(size, 16))
+        group = builder.add(before, ir.Constant(size, g))
+        place = builder.add(first, builder.mul(group, ir.Constant(size, 16)))
         table = builder.load(_at(builder, tables, place, entries), align=1)
         table = builder.shuffle_vector(table, ir.Constant(entries, ir.Undefined), order)
         row = builder.add(builder.mul(group, ir.Constant(size, _TILE)), start)
@@ -112,15 +117,15 @@ def _emit_mask(builder: Any, total: Any, place: Any, data: Any, numbers: Any) ->
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _add_word_at_once(
-    typing_context: Any, groups: Any, tables: Any, word: Any, start: Any, sums: Any
+    typing_context: Any, groups: Any, tables: Any, first: Any, word: Any, start: Any, sums: Any
 ) -> Any:
     """Add the entries of one word to sums[start : start + _BLOCK]."""
-    signature = types.void(groups, tables, word, start, sums)
+    signature = types.void(groups, tables, first, word, start, sums)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = [_data(context, builder, signature, args, i) for i in (0, 1, 4)]
-        for part, more in enumerate(_emit_sums(builder, *data[:2], *args[2:4])):
-            place = builder.add(args[3], ir.Constant(ir.IntType(64), part * _WIDTH))
+        data = [_data(context, builder, signature, args, i) for i in (0, 1, 5)]
+        for part, more in enumerate(_emit_sums(builder, *data[:2], *args[2:5])):
+            place = builder.add(args[4], ir.Constant(ir.IntType(64), part * _WIDTH))
             address = _at(builder, data[2], place, more.type)
             before = builder.load(address, align=1)
             builder.store(builder.add(before, more), address, align=1)
@@ -130,11 +135,13 @@ def _add_word_at_once(
 
 
 @_compiled
-def _add_word_one_by_one(groups: Any, tables: Any, word: int, start: int, sums: Any) -> None:
+def _add_word_one_by_one(
+    groups: Any, tables: Any, first: int, word: int, start: int, sums: Any
+) -> None:
     for g in range(_GROUPS * word, _GROUPS * (word + 1)):
         index = groups[g, start : start + _BLOCK]
         for j in range(_BLOCK):
-            sums[start + j] += tables[16 * g + index[j]]
+            sums[start + j] += tables[first + 16 * g + index[j]]
 
 
 _add_word = _add_word_at_once if _WIDTH else _add_word_one_by_one
@@ -176,6 +183,7 @@ def _mask_one_word(
     typing_context: Any,
     groups: Any,
     tables: Any,
+    first: Any,
     start: Any,
     offsets: Any,
     slopes: Any,
@@ -185,20 +193,20 @@ def _mask_one_word(
     masks: Any,
 ) -> Any:
     """Do both for codes of one word, whose sums stay in registers."""
-    signature = types.void(groups, tables, start, offsets, slopes, factor, shift, limit, masks)
+    given = (groups, tables, first, start, offsets, slopes, factor, shift, limit, masks)
+    signature = types.void(*given)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         groups, tables, offsets, slopes, masks = (
-            _data(context, builder, signature, args, i) for i in (0, 1, 3, 4, 8)
+            _data(context, builder, signature, args, i) for i in (0, 1, 4, 5, 9)
         )
         size = ir.IntType(64)
-        sums = _emit_sums(builder, groups, tables, ir.Constant(size, 0), args[2])
+        sums = _emit_sums(builder, groups, tables, args[2], ir.Constant(size, 0), args[3])
         for part, total in enumerate(sums):
-            place = builder.add(args[2], ir.Constant(size, part * _WIDTH))
-            mask = _emit_mask(builder, total, place, (offsets, slopes), args[5:8])
+            place = builder.add(args[3], ir.Constant(size, part * _WIDTH))
+            mask = _emit_mask(builder, total, place, (offsets, slopes), args[6:9])
             few = builder.bitcast(masks, mask.type.as_pointer())
-            address = builder.gep(few, [ir.Constant(size, part)])
-            builder.store(mask, address, align=1)
+            builder.store(mask, builder.gep(few, [ir.Constant(size, part)]), align=1)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -208,11 +216,13 @@ def _mask_one_word(
 def _split(words: Any, start: int, stop: int, groups: Any) -> None:
     """Write each group of four bits of codes start..stop to a row of its own."""
     n = stop - start
+    flat = groups.reshape(-1)  # slices of one array are known to be contiguous
     for w in range(words.shape[0]):
         word = words[w, start:stop]
         for c in range(8):
             shift = np.uint64(8 * c)
-            high, low = groups[_GROUPS * w + 2 * c], groups[_GROUPS * w + 2 * c + 1]
+            place = (_GROUPS * w + 2 * c) * _TILE
+            high, low = flat[place : place + n], flat[place + _TILE : place + _TILE + n]
             for j in range(n):
                 low[j] = word[j] >> shift
             for j in range(n):
@@ -271,14 +281,16 @@ def _tables(weights: Any, exact: Any, short: Any, n_groups: int) -> Any:
 
 
 @_inlined
-def _score(words: Any, row: Any, table: Any, step: Any, offset: Any, slope: Any) -> Any:
+def _score(
+    words: Any, row: Any, tables: Any, first: int, step: Any, offset: Any, slope: Any
+) -> Any:
     """Return the exact score of a code; unsigned numbers need no test for negative indices."""
-    total, place = 0, np.uint64(0)
+    total, place = 0, np.uint64(first)
     for w in range(words.shape[0]):
         word = words[w, row]
         for _ in range(8):
-            total += table[place + ((word >> np.uint64(4)) & np.uint64(15))]
-            total += table[place + np.uint64(16) + (word & np.uint64(15))]
+            total += tables[place + ((word >> np.uint64(4)) & np.uint64(15))]
+            total += tables[place + np.uint64(16) + (word & np.uint64(15))]
             word >>= np.uint64(8)
             place += np.uint64(32)
     return offset - slope * (np.float32(total) * step)
@@ -341,11 +353,12 @@ def _scan(
     """Write the k nearest codes of each query to scores[q, :k] and rows[q, :k], rows increasing."""
     n_queries, n_words, n_codes = len(weights), words.shape[0], words.shape[1]
     n_groups = _GROUPS * n_words
-    exact = np.empty((n_queries, 16 * n_groups), np.int32)
-    short = np.empty((n_queries, 16 * n_groups), np.uint8)
+    exact = np.empty(n_queries * 16 * n_groups, np.int32)
+    short = np.empty(n_queries * 16 * n_groups, np.uint8)
     factors, shifts = np.empty(n_queries, np.float32), np.empty(n_queries, np.float32)
     for q in range(n_queries):
-        factor, shift = _tables(weights[q], exact[q], short[q], n_groups)
+        own = slice(q * 16 * n_groups, (q + 1) * 16 * n_groups)
+        factor, shift = _tables(weights[q], exact[own], short[own], n_groups)
         factors[q], shifts[q] = factor * steps[q], shift * steps[q]
     limits = np.full(n_queries, np.inf, np.float32)
     held = np.zeros(n_queries, np.int64)
@@ -353,8 +366,9 @@ def _scan(
     sums, masks = np.empty(_TILE, np.uint16), np.empty(_BLOCK // _LANES, np.uint64)
     offsets, slopes = np.zeros(_TILE, np.float32), np.ones(_TILE, np.float32)
     copy = np.empty(scores.shape[1], np.float32)
-    for start in range(0, n_codes, _TILE):
-        stop = min(start + _TILE, n_codes)
+    tile = _TILE if n_words == 1 else _BLOCK  # to stay in the cache
+    for start in range(0, n_codes, tile):
+        stop = min(start + tile, n_codes)
         _split(words, start, stop, groups)
         if halves.shape[1]:
             _as_floats(halves[0], start, stop, missing[0], offsets)
@@ -364,18 +378,18 @@ def _scan(
         end = -(-(stop - start) // _BLOCK) * _BLOCK
         for q in range(n_queries):
             limit, n = limits[q], held[q]
-            table, entries = exact[q], short[q]  # here, because a view is not free
-            factor, shift = factors[q], shifts[q]
+            first = q * 16 * n_groups  # no views of tables here: making one is not free
+            factor, shift, step = factors[q], shifts[q], steps[q]
             if n_words > 1 or not _WIDTH:
                 sums[:end] = 0
             for block in range(0, end, _BLOCK):
                 if n_words == 1 and _WIDTH:
                     _mask_one_word(
-                        groups, entries, block, offsets, slopes, factor, shift, limit, masks
+                        groups, short, first, block, offsets, slopes, factor, shift, limit, masks
                     )
                 else:
                     for w in range(n_words):
-                        _add_word(groups, entries, w, block, sums)
+                        _add_word(groups, short, first, w, block, sums)
                     _mask_sums(sums, block, offsets, slopes, factor, shift, limit, masks)
                 for i in range(_BLOCK // _LANES):
                     mask = masks[i]
@@ -383,7 +397,7 @@ def _scan(
                         j = block + _LANES * i + np.int64(_lowest_bit(mask))
                         mask &= mask - np.uint64(1)
                         row = np.uint64(start + j)
-                        score = _score(words, row, table, steps[q], offsets[j], slopes[j])
+                        score = _score(words, row, exact, first, step, offsets[j], slopes[j])
                         if score < limit:
                             scores[q, n], rows[q, n] = score, start + j
                             n += 1

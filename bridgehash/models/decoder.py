@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from .._core.arrays import take_rows, to_numpy
+from .._core.arrays import by_rows, rows_product, take_rows, to_numpy
 from .._core.linalg import Array
 from .._core.validation import Range
 from ..codes import pack
@@ -88,17 +88,17 @@ class CodeDecoder(BaseEstimator):
     def weights(self, H: Any) -> NDArray[np.float32]:
         """Return what each bit counts for queries with projections H, shape (n, n_bits)."""
         scaled = self._scaled(H)
-        return scaled if self.matrix is None else scaled @ self.matrix.T
+        return scaled if self.matrix is None else rows_product(scaled, by_rows(self.matrix.T))
 
     def codes(self, H: Any) -> NDArray[np.float32]:
         """Return codes ±1 for projections H: signs, then flips that bring b D nearer to h."""
         scaled = self._scaled(H)
         B = np.where(scaled > 0, np.float32(1), np.float32(-1))
         if self.matrix is not None:
-            G = self.matrix @ self.matrix.T
+            G, turned = self.matrix @ self.matrix.T, by_rows(self.matrix.T)
             for start in range(0, len(B), _BLOCK):
                 block = slice(start, start + _BLOCK)
-                _flip_bits(B[block], scaled[block] @ self.matrix.T, G)
+                _flip_bits(B[block], rows_product(scaled[block], turned), G)
         return B
 
     def corrections(
@@ -120,7 +120,7 @@ class CodeDecoder(BaseEstimator):
         else:
             lengths = np.linalg.norm(self._scaled(H), axis=1) * self.length
         B = np.asarray(B, np.float32)
-        decoded = np.linalg.norm(B if self.matrix is None else B @ self.matrix, axis=1)
+        decoded = np.linalg.norm(B if self.matrix is None else rows_product(B, self.matrix), axis=1)
         slopes = 2 * np.divide(lengths, decoded, out=np.zeros(len(B)), where=decoded > 0)
         numbers = np.column_stack([lengths**2, slopes])
         return np.minimum(numbers, _LARGEST).astype(np.float16)
@@ -140,7 +140,7 @@ def _flip_bits(B: NDArray[np.float32], C: NDArray[np.float32], G: NDArray[np.flo
 
     Flipping bit j changes the error by 4 (b_j (C - b G)_j + G_jj).
     """
-    slope = C - B @ G
+    slope = C - rows_product(B, G)
     for _ in range(_SWEEPS):
         n_flips = 0
         for j in range(B.shape[1]):
@@ -178,16 +178,15 @@ def with_decoders(
         length = scale * _rms(encoders[0].row_lengths(samples[0])) if scale else 1.0
         scaled = np.concatenate([each / unit for each, unit in zip(H, units, strict=True)])
         known = CodeDecoder(_fitted_matrix(scaled), length=length, row_scale=scale)
-    decoded = []
+    decoded: dict[int, LinearEncoder] = {}  # one encoder may serve several domains
     for encoder, unit in zip(encoders, units, strict=True):
         if encoder.decoder_ is not None and encoder.decoder_.decodes_as(known):
-            decoded.append(encoder)
-            continue
-        scale = _common_scale(encoder) / unit if known.row_scale else 0.0
-        twin = copy(encoder)
-        twin.decoder_ = CodeDecoder(known.matrix, unit, known.length, scale)
-        decoded.append(twin)
-    return decoded
+            decoded[id(encoder)] = encoder
+        elif id(encoder) not in decoded:
+            scale = _common_scale(encoder) / unit if known.row_scale else 0.0
+            decoded[id(encoder)] = twin = copy(encoder)
+            twin.decoder_ = CodeDecoder(known.matrix, unit, known.length, scale)
+    return [decoded[id(encoder)] for encoder in encoders]
 
 
 def _fitted_matrix(H: NDArray[np.float64]) -> NDArray[np.float32] | None:

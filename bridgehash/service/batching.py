@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor
 from typing import Generic, TypeVar
 
@@ -31,6 +31,9 @@ class Batcher(Generic[In, Out]):
         Requests per batch, counted by `size`; a larger request is a batch of its own.
     size : callable, optional
         What a request counts as. Default: 1.
+    group : callable, optional
+        Only requests of the same group share a batch. The one that has waited longest chooses the
+        group of the next batch. Default: all are of one group.
     max_queue : int
         Requests that may wait; any more fail with 503.
     on_batch : callable, optional
@@ -46,9 +49,11 @@ class Batcher(Generic[In, Out]):
         max_batch: int,
         max_queue: int,
         size: Callable[[In], int] = lambda request: 1,
+        group: Callable[[In], Hashable] = lambda request: None,
         on_batch: Callable[[int], object] = lambda n: None,
     ) -> None:
-        self._work, self._pool, self._size, self._on_batch = work, pool, size, on_batch
+        self._work, self._pool, self._on_batch = work, pool, on_batch
+        self._size, self._group = size, group
         self._concurrency, self._max_batch, self._max_queue = concurrency, max_batch, max_queue
         self._queue: deque[tuple[In, asyncio.Future[Out]]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,12 +97,18 @@ class Batcher(Generic[In, Out]):
 
     def _next_batch(self) -> list[tuple[In, asyncio.Future[Out]]]:
         batch: list[tuple[In, asyncio.Future[Out]]] = []
+        others: list[tuple[In, asyncio.Future[Out]]] = []
         size = 0
         while self._queue:
-            if not self._queue[0][1].done():  # else it timed out in the queue
-                size += self._size(self._queue[0][0])
+            request, future = self._queue[0]
+            if not future.done():  # else it timed out in the queue
+                if batch and self._group(request) != self._group(batch[0][0]):
+                    others.append(self._queue.popleft())
+                    continue
+                size += self._size(request)
                 if batch and size > self._max_batch:
                     break
-                batch.append(self._queue[0])
+                batch.append((request, future))
             self._queue.popleft()
+        self._queue.extendleft(reversed(others))  # they keep their places
         return batch

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.errors import BridgehashError, IdExistsError, InputError, JournalError
-from ..codes import n_bytes
+from ..codes import n_bytes, pack
 from ..index import HammingIndex, IndexStore
 from ..index.attributes import Attributes, ItemFilter
 from ..index.changes import Add, ChangeResult, Remove, Upsert
@@ -39,6 +39,7 @@ from .settings import ServiceSettings
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MAX_QUERIES = 1_000  # that are scored
 _MAX_PAIRS = 100_000_000  # distances computed for scores
+_MAX_WEIGHT = 1e28  # a score is a sum of weights times a float16, and must be finite in float32
 _ANY = "any"  # the domain of a one-domain model
 
 
@@ -60,6 +61,14 @@ class SearchQuery(NamedTuple):
     domain: str
     k: int
     filter: ItemFilter | None = None
+    weighted: bool = False  # rank by weights; needs features
+
+
+class EncodedRows(NamedTuple):
+    """Codes of rows, and what their bits count if they are the queries of a weighted search."""
+
+    codes: NDArray[np.uint8]  # (n, bytes)
+    weights: NDArray[np.floating[Any]] | None = None  # (n, bits)
 
 
 class SearchResult(NamedTuple):
@@ -70,6 +79,7 @@ class SearchResult(NamedTuple):
     distances: NDArray[np.int32]
     codes: NDArray[np.uint8]  # (n, k, bytes)
     attributes: NDArray[Any]  # (n, k), of `Attributes`
+    scores: NDArray[np.float32] | None = None  # (n, k), of a weighted search
 
 
 @dataclass(frozen=True)
@@ -82,6 +92,7 @@ class Catalogue:
     domains: Mapping[str, CatalogueDomain]  # "any" for a one-domain model
     index_domain: str
     query_domain: str
+    stores_corrections: bool = False  # of items that are added with features
 
     @property
     def store(self) -> IndexStore:
@@ -117,21 +128,56 @@ class Catalogue:
             except ValueError as error:
                 raise invalid(error, "features") from error
 
+    def encode_items(
+        self, X: NDArray[Any], domain: str
+    ) -> tuple[NDArray[np.uint8], NDArray[np.float16] | None]:
+        """Return the packed codes of items to be added, and their corrections if they get any."""
+        if not self.stores_corrections:
+            return self.encode(X, domain), None
+        with np.errstate(all="ignore"):
+            try:
+                return self.domains[domain].encoder.encode_corrected(X)
+            except ValueError as error:
+                raise invalid(error, "features") from error
+
+    def encode_queries(self, X: NDArray[Any], domain: str) -> EncodedRows:
+        """Return the packed codes of features, and what each of their bits counts.
+
+        That is their projections, if the model was fitted by a version that learned no decoder.
+        """
+        encoder = self.domains[domain].encoder
+        with np.errstate(all="ignore"):
+            try:
+                H = encoder.decision_function(X)
+            except ValueError as error:
+                raise invalid(error, "features") from error
+            most = _MAX_WEIGHT * (encoder.decoder_.unit if encoder.decoder_ else 1.0)
+            clipped = np.clip(H, -most, most)
+            weights = encoder.decoder_.weights(clipped) if encoder.decoder_ else clipped
+        return EncodedRows(pack(H), weights)
+
     def search(self, queries: Sequence[SearchQuery]) -> list[SearchResult | Exception]:
-        """Answer several requests, with one pass over the codes per filter."""
+        """Answer several requests, with one pass over the codes per filter and kind of ranking."""
         results: list[SearchResult | Exception] = []
-        batches: dict[ItemFilter | None, list[tuple[int, NDArray[np.uint8]]]] = {}
-        for i, codes in enumerate(self._codes_of(queries)):
-            if isinstance(codes, Exception):
-                results.append(codes)
+        batches: dict[tuple[ItemFilter | None, bool], list[tuple[int, EncodedRows]]] = {}
+        for i, (query, encoded) in enumerate(zip(queries, self._encoded(queries), strict=True)):
+            if isinstance(encoded, Exception):
+                results.append(encoded)
             else:
-                batches.setdefault(queries[i].filter, []).append((i, codes))
+                batches.setdefault((query.filter, query.weighted), []).append((i, encoded))
                 results.append(RuntimeError("not searched"))
         index = self.store.index.snapshot()
-        for wanted, batch in batches.items():
+        for (wanted, weighted), batch in batches.items():
             k = max(queries[i].k for i, _ in batch)
-            asked = np.concatenate([codes for _, codes in batch])
-            distances, rows = index.search_rows(asked, k, wanted)
+            asked = np.concatenate([own.codes for _, own in batch])
+            scores = None
+            if weighted:
+                weights = np.concatenate(
+                    [own.weights for _, own in batch if own.weights is not None]
+                )
+                scores, rows = index.best_rows(asked, weights, k, wanted)
+            else:
+                distances, rows = index.search_rows(asked, k, wanted)
             exists = rows >= 0
             found_ids, found = index.at(rows[exists])
             ids = no_ids(len(asked), k, index.id_kind)
@@ -140,11 +186,22 @@ class Catalogue:
             pairs = map(Attributes, found.domains, found.tags)
             ids[exists], codes[exists] = found_ids, found.codes
             attributes[exists] = np.fromiter(pairs, object, len(found_ids))
+            if weighted:
+                distances = np.bitwise_count(codes ^ asked[:, None]).sum(axis=2, dtype=np.int32)
+                distances[~exists] = self.n_bits + 1
             start = 0
             for i, own in batch:
-                at = slice(start, start + len(own)), slice(queries[i].k)
-                results[i] = SearchResult(own, ids[at], distances[at], codes[at], attributes[at])
-                start += len(own)
+                n = len(own.codes)
+                at = slice(start, start + n), slice(queries[i].k)
+                results[i] = SearchResult(
+                    own.codes,
+                    ids[at],
+                    distances[at],
+                    codes[at],
+                    attributes[at],
+                    None if scores is None else scores[at],
+                )
+                start += n
         return results
 
     def change(self, changes: Sequence[Add | Upsert | Remove]) -> list[ChangeResult | Exception]:
@@ -154,39 +211,49 @@ class Catalogue:
             for result in self.store.change(changes)
         ]
 
-    def _codes_of(self, queries: Sequence[SearchQuery]) -> list[NDArray[np.uint8] | Exception]:
+    def _encoded(self, queries: Sequence[SearchQuery]) -> list[EncodedRows | Exception]:
         """Return the codes of several requests, or their errors; features are encoded together."""
-        codes: list[NDArray[np.uint8] | Exception] = [RuntimeError("no codes")] * len(queries)
+        encoded: list[EncodedRows | Exception] = [RuntimeError("no codes")] * len(queries)
         groups: dict[tuple[object, ...], list[int]] = {}
         for i, query in enumerate(queries):
-            alike = query.kind == "features" and (query.domain, query.rows.dtype)
+            alike = query.kind == "features" and (query.domain, query.rows.dtype, query.weighted)
             groups.setdefault((alike or i,), []).append(i)
         for group in groups.values():
             rows = [queries[i].rows for i in group]
             joined = rows[0] if len(rows) == 1 else np.concatenate(rows)
             try:
-                together = self._as_codes(queries[group[0]]._replace(rows=joined))
+                together = self._encode_query(queries[group[0]]._replace(rows=joined))
                 ends = np.cumsum([len(each) for each in rows])
-                parts: Sequence[Any] = np.split(together, ends[:-1])
+                parts: Sequence[Any] = _split(together, ends[:-1])
             except Exception as error:  # of one of them: the others are encoded alone
                 parts = (
-                    [error] if len(group) == 1 else [self._codes_of([queries[i]])[0] for i in group]
+                    [error] if len(group) == 1 else [self._encoded([queries[i]])[0] for i in group]
                 )
             for i, part in zip(group, parts, strict=True):
-                codes[i] = part
-        return codes
+                encoded[i] = part
+        return encoded
 
-    def _as_codes(self, query: SearchQuery) -> NDArray[np.uint8]:
+    def _encode_query(self, query: SearchQuery) -> EncodedRows:
+        if query.weighted:
+            return self.encode_queries(query.rows, query.domain)
         if query.kind == "features":
-            return self.encode(query.rows, query.domain)
+            return EncodedRows(self.encode(query.rows, query.domain))
         if query.kind == "codes":
-            return query.rows
+            return EncodedRows(query.rows)
         try:
-            return self.items(query.domain)[1].get(query.rows)[0]
+            return EncodedRows(self.items(query.domain)[1].get(query.rows)[0])
         except KeyError as error:
             raise RequestError(404, f"no item {error.args[0]}", "ids") from error
         except InputError as error:
             raise invalid(error, "ids") from error
+
+
+def _split(rows: EncodedRows, ends: NDArray[np.intp]) -> list[EncodedRows]:
+    """Return the rows of each request."""
+    codes = np.split(rows.codes, ends)
+    if rows.weights is None:
+        return list(map(EncodedRows, codes))
+    return list(map(EncodedRows, codes, np.split(rows.weights, ends)))
 
 
 def _as_request_error(error: BridgehashError) -> RequestError:
@@ -324,11 +391,12 @@ def _open(
         inner = getattr(model, "hasher", None)
         method = type(model).__name__ + ("" if inner is None else f"({type(inner).__name__})")
         n_bits = store.index.n_bits
-        catalogue = Catalogue(name, method, n_bits, domains, index_domain, query_domain)
+        catalogue = Catalogue(
+            name, method, n_bits, domains, index_domain, query_domain, model.stores_corrections
+        )
         zeros = np.zeros((1, n_bytes(n_bits)), np.uint8)
-        for result in catalogue.search([SearchQuery("codes", zeros, query_domain, 1)]):
-            if isinstance(result, Exception):  # a first search compiles or loads the scan
-                raise result
+        store.index.search_rows(zeros, 1)  # a first search compiles or loads the scan
+        store.index.best_rows(zeros, np.zeros((1, n_bits)), 1)
         return catalogue
     except BaseException:
         store.close()

@@ -20,6 +20,12 @@ from .settings import Limits
 
 DomainName = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 ArrayContent = Literal["features", "codes"]
+Rank = Literal["auto", "hamming", "weights"]
+RANK_TEXT = (
+    "`hamming`: by the number of bits that differ. `weights`: by a score in which each bit counts "
+    "as much as the features of the query say; needs features. `auto`: by weights if the features "
+    "of the query are known, else by Hamming distance."
+)
 MAX_TAG = 200  # characters
 MAX_TAGS = 64  # of an item, or of a filter
 
@@ -96,6 +102,7 @@ class SearchRequest(RequestSchema):
     tags: Tags | None = Field(None, description="Search within items of these tags.")
     match: Match = Field("any", description="Items must have any of the tags, or all.")
     in_domain: ItemDomain | None = Field(None, description="Search within items of this domain.")
+    rank: Rank = Field("auto", description=RANK_TEXT)
 
 
 class AddRequest(RequestSchema):
@@ -145,10 +152,16 @@ class Hit(Item):
     """An item and its Hamming distance to the query."""
 
     distance: int
+    score: float | None = Field(
+        None,
+        description="If ranked by weights: smaller is nearer. An estimate of the squared distance "
+        "of the features, less a number that is the same for all items of a query. Comparable for "
+        "one query only.",
+    )
 
 
 class QueryResult(BaseModel):
-    """The code of one query and the nearest items, by (distance, id)."""
+    """The code of one query and the nearest items, by (distance, id), or else (score, id)."""
 
     code: str
     hits: list[Hit]
@@ -160,6 +173,7 @@ class SearchResponse(BaseModel):
     catalogue: str
     domain: str
     n_bits: int
+    rank: Literal["hamming", "weights"] = Field(description="How the items are ranked.")
     results: list[QueryResult]
 
 

@@ -10,7 +10,7 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -68,6 +68,7 @@ class Workers:
                 max_batch=_MAX_BATCH,
                 max_queue=settings.limits.queue,
                 size=_n_queries,
+                group=_is_weighted,
                 on_batch=self.metrics.batches.labels(name, "search").observe,
             )
             self._long_searches[name] = Batcher(
@@ -98,7 +99,7 @@ class Workers:
                 results.append(await self._long_searches[catalogue.name](part))
         if len(results) == 1:
             return results[0]
-        return SearchResult(*map(np.concatenate, zip(*results, strict=True)))
+        return SearchResult(*map(_joined, zip(*results, strict=True)))
 
     async def change(self, catalogue: Catalogue, change: Add | Upsert | Remove) -> ChangeResult:
         """Make a change; it is on disk when this returns."""
@@ -157,6 +158,14 @@ def _lower_priority() -> None:
 
 def _n_queries(query: SearchQuery) -> int:
     return len(query.rows)
+
+
+def _is_weighted(query: SearchQuery) -> bool:
+    return query.weighted
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    return None if parts[0] is None else np.concatenate(parts)
 
 
 class Metrics:

@@ -73,6 +73,7 @@ def _shapes(folder: Path) -> list[Files]:
     for i, image in enumerate(drawn):
         image.save(folder / "shapes" / f"{i}.png")
     drawn[1].save(folder / "bars.png")
+    draw("box", rng).save(folder / "other.png")
     backbone = find_backbone("gist")
     X = backbone.load(ExtractSettings())(np.stack([backbone.prepare(image) for image in drawn]))
     made = []

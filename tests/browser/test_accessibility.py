@@ -168,3 +168,15 @@ def test_axe_finds_nothing_serious_elsewhere(open_page, scheme, where):
     settle(page)
     expect(page.locator("#scores")).to_have_attribute("aria-busy", "false")
     assert faults(page) == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_axe_finds_nothing_serious_in_the_choice_of_ranking(open_page, places, width):
+    page = open_page("#a=shapes-16", width=width, reduced_motion="reduce")
+    settle(page)
+    assert faults(page) == []
+    page.set_input_files("#file", places[0] / "other.png")
+    expect(page.locator(".column-a .changes")).to_contain_text("Ranking by bits")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert faults(page) == []

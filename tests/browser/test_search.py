@@ -242,6 +242,9 @@ def test_a_picture_that_is_dropped_asks(open_page, served, places, keep):
     expect(page.locator("#query")).to_contain_text("uploaded image")
     settle(page)
     expect(page).to_have_url(re.compile("code=shapes-16"))
+    page.get_by_role("radio", name="bits").click()
+    expect(page).to_have_url(re.compile("rank=bits"))
+    settle(page)
     for place, name in (("a", "shapes-16"), ("b", "shapes-24")):
         assert hits(page, place) == found(post(served, name, {"ids": [1], "k": 12}))
     before = hits(page, "a")
@@ -250,6 +253,75 @@ def test_a_picture_that_is_dropped_asks(open_page, served, places, keep):
     settle(page)
     expect(page.locator("#query")).to_contain_text("of an image that was not stored")
     assert hits(page, "a") == before
+
+
+def send(served, catalogue, path, rank):
+    address = f"{served.url}/v1/catalogues/{catalogue}/search/image?k=12&rank={rank}"
+    with urlopen(Request(address, path.read_bytes(), {"Content-Type": "image/png"})) as answer:
+        return json.load(answer)["results"][0]
+
+
+def test_an_image_is_ranked_by_bits_or_weights(open_page, served, places, keep):
+    page = open_page("#a=shapes-16&b=shapes-24&q=any:0")
+    settle(page)
+    bits, weights = (page.get_by_role("radio", name=name) for name in ("bits", "weights"))
+    expect(weights).to_be_disabled()
+    expect(bits).to_be_checked()
+    expect(page.locator("#rank-note")).to_contain_text("Upload an image to rank by weights")
+    picture = places[0] / "other.png"
+    page.set_input_files("#file", picture)
+    expect(weights).to_be_checked()
+    settle(page)
+    by = {rank: send(served, "shapes-16", picture, rank) for rank in ("weights", "hamming")}
+    ids = {rank: [hit["id"] for hit in answer["hits"]] for rank, answer in by.items()}
+    extra = set(ids["weights"]) - set(ids["hamming"])
+    assert extra  # else this test would show nothing
+    assert hits(page, "a") == found(by["weights"])
+    words = f"Ranking by bits also finds {12 - len(extra)} of these 12 items. A plus marks the"
+    expect(page.locator(".column-a .changes")).to_contain_text(words)
+    expect(page.locator("#status")).to_contain_text(words)
+    marked = page.locator(".column-a .hit.extra")
+    assert {int(each.get_attribute("data-id")) for each in marked.all()} == extra
+    expect(marked.first).to_have_attribute("aria-label", re.compile("not found by bits$"))
+    marked.first.hover()
+    expect(page.locator(".column-a .codes")).to_contain_text("score")
+    keep(page, "ranked")
+
+    weights.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(bits).to_be_checked()
+    expect(bits).to_be_focused()
+    expect(page).to_have_url(re.compile("rank=bits"))
+    expect(page.locator(".column-a .changes")).to_contain_text("Ranking by weights also finds")
+    assert hits(page, "a") == found(by["hamming"])
+    page.keyboard.press("ArrowRight")
+    expect(page).not_to_have_url(re.compile("rank="))
+    expect(page.locator(".column-a .changes")).to_contain_text("Ranking by bits also finds")
+    assert hits(page, "a") == found(by["weights"])
+
+    for width in (320, 390, 700, 1280):
+        page.set_viewport_size({"width": width, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        box = page.locator("#rank").bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+        keep(page, f"ranked-{width}")
+
+    page.set_input_files("#file", places[0] / "bars.png")
+    expect(page.locator("#query")).to_contain_text("bars.png")
+    settle(page)
+    page.go_back()  # to the codes of another image
+    expect(page.locator("#query")).to_contain_text("of an image that was not stored")
+    expect(weights).to_be_disabled()
+    settle(page)
+    assert hits(page, "a") == found(by["hamming"])
+
+
+def test_catalogues_without_a_backbone_have_no_choice_of_ranking(open_page):
+    page = open_page(DIGITS)
+    settle(page)
+    expect(page.locator("#rank")).to_be_hidden()
+    expect(page.locator("#rank-note")).to_be_hidden()
 
 
 def test_an_unsupported_file_is_rejected(open_page, places):

@@ -67,7 +67,7 @@ def test_numpy_and_tables_without_a_shuffle_give_the_same(rng):
     tables = rng.integers(0, 30, 16 * 32, dtype=np.uint8)
     slow, sums = (np.ones(weighted_kernel._TILE, np.uint16) for _ in range(2))
     start = weighted_kernel._TILE - weighted_kernel._BLOCK
-    weighted_kernel._add_word_one_by_one(groups, tables, 1, start, slow)
+    weighted_kernel._add_word_one_by_one(groups, tables, 0, 1, start, slow)
     for g in range(16, 32):
         sums[start:] += tables[16 * g : 16 * g + 16][groups[g, start:]]
     np.testing.assert_array_equal(slow, sums)

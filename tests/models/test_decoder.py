@@ -176,3 +176,14 @@ def test_partial_fit_keeps_the_decoder(rows):
     ath.partial_fit(rows[:9], y_source=y[:9])
     assert before is not None
     assert ath.source_encoder_.decoder_ is before
+
+
+def test_a_row_has_the_same_weights_and_corrections_alone_and_in_a_batch(rng):
+    X = rng.normal(size=(700, 40)).astype(np.float32)
+    encoder = ITQ(32, random_state=0).fit(X).encoder_
+    W, found = encoder.query_weights(X), encoder.encode_corrected(X)
+    for i in range(0, 700, 23):
+        alone = encoder.encode_corrected(X[i : i + 1])
+        np.testing.assert_array_equal(encoder.query_weights(X[i : i + 1])[0], W[i])
+        np.testing.assert_array_equal(alone.codes[0], found.codes[i])
+        np.testing.assert_array_equal(alone.corrections[0], found.corrections[i])

@@ -39,10 +39,11 @@ class Slow:
         await asyncio.get_running_loop().run_in_executor(None, self.started.acquire)
 
 
-def run(work, main, max_queue=100):
+def run(work, main, max_queue=100, **options):
     async def call():
         with ThreadPoolExecutor(1) as pool:
-            batcher = Batcher(work, pool, concurrency=1, max_batch=8, max_queue=max_queue)
+            options.update(concurrency=1, max_batch=8, max_queue=max_queue)
+            batcher = Batcher(work, pool, **options)
             await main(batcher)
             await batcher.finish()
 
@@ -67,6 +68,21 @@ def test_queued_requests_share_a_batch():
 
     run(slow, main)
     assert slow.batches == [[0], list(range(1, 9)), [9, 10, 11]]
+
+
+def test_requests_of_one_group_share_a_batch_and_none_waits_longer_than_its_turn():
+    slow = Slow()
+
+    async def main(batcher):
+        tasks = await queue(batcher, 0)
+        await slow.reached()
+        tasks += await queue(batcher, *range(1, 23))
+        slow.go.release(5)
+        assert await asyncio.gather(*tasks) == list(range(23))
+
+    run(slow, main, group=lambda n: n % 2)
+    odd, even = list(range(1, 23, 2)), list(range(2, 23, 2))
+    assert slow.batches == [[0], odd[:8], even[:8], odd[8:], even[8:]]
 
 
 def test_an_error_reaches_its_own_caller_only():

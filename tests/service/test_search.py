@@ -53,11 +53,12 @@ def codes(folder: Path) -> np.ndarray:
 
 def test_features_find_what_the_library_finds(client, folder, codes):
     X = np.load(folder / "target.npy")
-    response = client.post(SEARCH, json={"features": X.tolist(), "k": 4})
+    response = client.post(SEARCH, json={"features": X.tolist(), "k": 4, "rank": "hamming"})
     assert hits_of(response) == expected(folder, codes, 4)
     assert [r["code"] for r in response.json()["results"]] == [c.tobytes().hex() for c in codes]
-    assert response.json()["domain"] == "target"
-    one = client.post(SEARCH, json={"features": X[17:18].tolist()})
+    assert (response.json()["domain"], response.json()["rank"]) == ("target", "hamming")
+    assert "score" not in response.json()["results"][0]["hits"][0]
+    one = client.post(SEARCH, json={"features": X[17:18].tolist(), "rank": "hamming"})
     assert hits_of(one) == expected(folder, codes[17:18], 10)
 
 
@@ -73,7 +74,8 @@ def test_codes_and_items_are_queries_too(client, folder, codes):
 def test_features_of_the_index_domain_are_encoded_with_its_own_function(client, folder):
     X = np.load(folder / "source.npy")[:3]
     codes = load(folder / "model.bh").encode(X, "source")
-    response = client.post(SEARCH, json={"features": X.tolist(), "domain": "source", "k": 2})
+    form = {"features": X.tolist(), "domain": "source", "k": 2, "rank": "hamming"}
+    response = client.post(SEARCH, json=form)
     assert hits_of(response) == expected(folder, codes, 2)
 
 
@@ -100,7 +102,7 @@ BINARY = {"Content-Type": NPY, "Accept": NPY}
 def test_arrays_in_and_arrays_out(client, folder, codes):
     X = np.load(folder / "target.npy")
     for sent in (X, X.astype("<f4"), X.astype(">f8"), np.asfortranarray(X)):
-        response = client.post(SEARCH + "?k=5", content=npy(sent), headers=BINARY)
+        response = client.post(SEARCH + "?k=5&rank=hamming", content=npy(sent), headers=BINARY)
         assert response.headers["content-type"] == NPY
         hits = [[(int(i), int(d)) for i, d in row] for row in read(response.content)]
         assert hits == expected(folder, codes, 5)

@@ -20,7 +20,7 @@ class Page {
   #catalogues = [];
   #limits = { body_bytes: 0 };
   #state = null;
-  #file = null; // the uploaded image
+  #upload = null; // {file, codes}: the uploaded image, and its codes by catalogue
   #searching = new AbortController();
   #searched = ""; // the search whose results are shown
   #scores = new Map(); // by catalogue
@@ -75,6 +75,7 @@ class Page {
     choose("choose-qtag", (qtag) => ({ qtag }));
     choose("choose-tag", (tag) => ({ tag, pin: null }));
     choose("choose-k", (k) => ({ k: Number(k) }));
+    choose("rank", (rank) => ({ rank }));
     part("random").addEventListener("click", () => this.#pickRandom());
     part("skip").addEventListener("click", (event) => {
       event.preventDefault();
@@ -87,8 +88,8 @@ class Page {
       enabled: () => Boolean(this.#state && acceptsImages(this.#info(this.#state.a))),
       maxBytes: () => this.#limits.body_bytes,
       accept: (file) => {
-        this.#file = file;
-        this.#setQuery({ codes: {} });
+        this.#upload = { file, codes: {} };
+        this.#setQuery({ codes: this.#upload.codes });
       },
       reject: (message) => this.#notices.show(message, "Dismiss", () => {}),
     });
@@ -104,6 +105,14 @@ class Page {
 
   #setQuery(query) {
     this.#apply({ query, pin: null }, "push");
+  }
+
+  // The uploaded image, if the query is that image; an address may have the codes of an earlier one.
+  get #file() {
+    const { codes } = this.#state.query ?? {};
+    if (!codes || !this.#upload) return null;
+    const same = Object.entries(codes).every(([name, code]) => this.#upload.codes[name] === code);
+    return same ? this.#upload.file : null;
   }
 
   async #pickRandom() {
@@ -157,6 +166,7 @@ class Page {
     fill(part("choose-tag"), all(tagsOf(info, info.index_domain)), tag);
     fill(part("choose-k"), COUNTS.map((n) => [String(n), String(n)]), String(k));
     part("drop").hidden = !acceptsImages(info);
+    this.#fillRank(acceptsImages(info));
     part("random").disabled = !domainsOf(info).length;
     const two = b !== NONE;
     this.#columns.a.root.hidden = false;
@@ -164,6 +174,19 @@ class Page {
     part("columns").classList.toggle("two", two);
     this.#columns.a.name(info);
     if (two) this.#columns.b.name(this.#info(b));
+  }
+
+  // The switch between bits and weights; weights need the features of the query.
+  #fillRank(shown) {
+    const enabled = this.#file !== null;
+    for (const input of part("rank").querySelectorAll("input")) {
+      input.checked = input.value === (enabled ? this.#state.rank : "bits");
+      input.disabled = !enabled;
+    }
+    part("rank").hidden = part("rank-note").hidden = !shown;
+    part("rank-note").textContent = enabled
+      ? "Bits: all bits count the same. Weights: the clearer a bit is for the query, the more it counts."
+      : "Upload an image to rank by weights. They need the features of the query, and only its code is known.";
   }
 
   get #places() {
@@ -174,7 +197,9 @@ class Page {
   // Search in all catalogues, unless the results are shown already.
   async #search() {
     const { a, b, query, tag, k, pin } = this.#state;
-    const wanted = JSON.stringify([a, b, query, tag, k]);
+    const file = this.#file;
+    const rank = file ? this.#state.rank : "bits";
+    const wanted = JSON.stringify([a, b, query, tag, k, rank]);
     if (wanted !== this.#searched) {
       this.#searching.abort();
       this.#searching = new AbortController();
@@ -182,15 +207,14 @@ class Page {
       this.#searched = wanted;
       const item = loadItem(this.#api, this.#info(a), query, signal);
       item.catch(() => {}); // the columns show the error
-      const file = query.codes ? this.#file : null;
       for (const [place] of this.#places) this.#columns[place].wait();
       const summaries = await Promise.all(
-        this.#places.map(([place, info]) => this.#fillColumn(place, info, item, file, signal)),
+        this.#places.map(([place, info]) => this.#fillColumn(place, info, item, rank, file, signal)),
       );
       if (signal.aborted) return;
       await this.#showQuery(item, file);
       part("status").textContent = summaries.join(" ");
-      if (this.#searched) this.#searched = JSON.stringify([a, b, query, tag, k]); // with the codes from the service
+      if (this.#searched) this.#searched = JSON.stringify([a, b, query, tag, k, rank]); // with the codes from the service
       this.#write("replace");
     }
     for (const [place] of this.#places) {
@@ -199,15 +223,15 @@ class Page {
   }
 
   // Search in one catalogue; returns a summary for screen readers.
-  async #fillColumn(place, info, item, file, signal) {
+  async #fillColumn(place, info, item, rank, file, signal) {
     const column = this.#columns[place];
     const { query, tag, k } = this.#state;
     try {
-      const result = await search(this.#api, info, query, { k, tag, file }, signal);
+      const result = await search(this.#api, info, query, { k, tag, rank, file }, signal);
       const shown = await item;
       if (signal.aborted) return "";
       if (query.codes) query.codes[info.name] = result.code;
-      return column.show({ code: result.code, item: shown }, result.hits);
+      return column.show({ code: result.code, item: shown }, result.hits, result.other);
     } catch (problem) {
       if (problem.kind === "cancelled" || signal.aborted) return "";
       const rejected = problem.kind === "rejected";

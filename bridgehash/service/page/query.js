@@ -33,24 +33,34 @@ export function showQuery(root, api, info, item, query, file) {
   document.title = `${words[0].textContent} · ${info.name} · bridgehash`;
 }
 
-// Search with an item, a code or an image; returns the code of the query and the nearest items.
-export async function search(api, info, query, { k, tag, file }, signal) {
+// Search with an item, a code or an image; returns the code of the query and the nearest items. For
+// an image also `other`: the other way to rank, and the ids that it finds.
+export async function search(api, info, query, { k, tag, rank, file }, signal) {
   const base = `/v1/catalogues/${encodeURIComponent(info.name)}/search`;
   const options = tag ? { k, tags: tag } : { k };
   let response;
   if (!query.codes) {
     const form = { ids: [query.id], domain: query.domain, ...options };
     response = await api.post(base, form, signal);
+  } else if (file && acceptsImages(info)) {
+    return searchImage(api, base, file, rank, options, signal);
   } else if (query.codes[info.name]) {
     response = await api.post(base, { codes: [query.codes[info.name]], ...options }, signal);
   } else if (!acceptsImages(info)) {
     throw new RequestError("rejected", "This catalogue does not accept images.");
-  } else if (!file) {
-    throw new RequestError("rejected", "The image was not stored. Drop it again to search here.");
   } else {
-    response = await api.send(`${base}/image?${new URLSearchParams(options)}`, file, signal);
+    throw new RequestError("rejected", "The image was not stored. Drop it again to search here.");
   }
   return response.results[0];
+}
+
+async function searchImage(api, base, file, rank, options, signal) {
+  const parameters = new URLSearchParams({ ...options, rank: "weights" });
+  const [weights] = (await api.send(`${base}/image?${parameters}`, file, signal)).results;
+  const [bits] = (await api.post(base, { codes: [weights.code], ...options }, signal)).results;
+  const name = rank === "bits" ? "weights" : "bits";
+  const found = { bits, weights };
+  return { ...found[rank], other: { name, ids: found[name].hits.map((hit) => hit.id) } };
 }
 
 // The item of the query, and the domain it was picked from; null for an image or a code.

@@ -14,6 +14,7 @@ export class Column {
   #catalogue = null;
   #query = null; // {code, item}; item may be null
   #hits = [];
+  #other = null; // {name, ids}: the other way to rank, and what it finds
   #selected = null; // id
   #focused = null; // id
 
@@ -27,15 +28,17 @@ export class Column {
       info: el("p", { class: "soft small" }),
       score: el("p", { class: "score" }),
       codes: el("div", { class: "codes" }),
+      changes: el("p", { class: "changes small" }),
       list: el("div", { class: "hits", role: "listbox", "aria-labelledby": `title-${place}` }),
       message: el("p", { class: "message" }),
     };
-    const { title, info, score, codes, list, message } = this.#parts;
+    const { title, info, score, codes, changes, list, message } = this.#parts;
     this.root = el(
       "section",
       { class: `column column-${place}`, "aria-labelledby": `title-${place}`, hidden: true },
       el("div", { class: "column-head" }, el("div", {}, title, info), score),
       codes,
+      changes,
       list,
       message,
     );
@@ -72,20 +75,22 @@ export class Column {
   clear(text) {
     this.root.setAttribute("aria-busy", "false");
     this.#hits = [];
-    this.#query = null;
+    this.#query = this.#other = null;
     this.#selected = this.#focused = null;
     const { list, codes, score, message } = this.#parts;
     for (const part of [list, codes]) part.replaceChildren();
-    score.textContent = "";
+    score.textContent = this.#parts.changes.textContent = "";
     message.textContent = text;
   }
 
   // Show results; returns a summary for screen readers.
-  show(query, hits) {
+  show(query, hits, other = null) {
     const focused = this.root.contains(document.activeElement);
     this.clear(hits.length ? "" : "No results: no item has this tag.");
     this.#query = query;
     this.#hits = hits;
+    this.#other = other;
+    this.#parts.changes.textContent = this.#changes();
     this.#parts.list.replaceChildren(...hits.map((hit, i) => this.#option(hit, i)));
     this.#listbox.reset();
     this.#parts.score.replaceChildren(...this.#score());
@@ -132,8 +137,27 @@ export class Column {
     return item?.from === this.#catalogue.index_domain && item.id === hit.id;
   }
 
+  // Whether the other way to rank does not find an item.
+  #isExtra(hit) {
+    return this.#other !== null && !this.#other.ids.includes(hit.id);
+  }
+
+  // What the other way to rank would change, in words.
+  #changes() {
+    if (!this.#other || !this.#hits.length) return "";
+    const { name, ids } = this.#other;
+    const extra = this.#hits.filter((hit) => this.#isExtra(hit)).length;
+    if (extra) {
+      const shared = `${this.#hits.length - extra} of these ${counted(this.#hits.length, "item")}`;
+      return `Ranking by ${name} also finds ${shared}. A plus marks the others.`;
+    }
+    const same = this.ids.every((id, i) => id === ids[i]);
+    return `Ranking by ${name} finds the same items, in ${same ? "the same" : "another"} order.`;
+  }
+
   #option(hit, i) {
     const { n_bits: nBits } = this.#catalogue;
+    const extra = this.#isExtra(hit);
     const right = this.#isRelevant(hit);
     const bar = el("span", { class: "bar" }, el("span", { class: "length" }));
     bar.firstChild.style.setProperty("--length", Math.min(1, (2 * hit.distance) / nBits));
@@ -143,12 +167,12 @@ export class Column {
     return el(
       "div",
       {
-        class: `tile hit ${{ true: "right", false: "wrong" }[right] ?? ""}`,
+        class: `tile hit ${{ true: "right", false: "wrong" }[right] ?? ""}${extra ? " extra" : ""}`,
         role: "option",
         tabindex: -1,
         "data-id": JSON.stringify(hit.id),
         "aria-selected": "false",
-        "aria-label": `${i + 1}: ${words}, ${hit.distance} of ${counted(nBits, "bit")} differ${verdict}`,
+        "aria-label": `${i + 1}: ${words}, ${hit.distance} of ${counted(nBits, "bit")} differ${verdict}${extra ? `, not found by ${this.#other.name}` : ""}`,
       },
       thumbnail(this.#api, hit, nBits),
       el("span", { class: "line" }, bar, el("span", { class: "distance" }, String(hit.distance))),
@@ -178,7 +202,8 @@ export class Column {
     return (
       `${name}: ${counted(this.#hits.length, "item")} found` +
       (score ? `, ${score}` : "") +
-      `; nearest is ${words}, with ${nearest.distance} of ${counted(nBits, "bit")} different.`
+      `; nearest is ${words}, with ${nearest.distance} of ${counted(nBits, "bit")} different.` +
+      (this.#other ? ` ${this.#parts.changes.textContent}` : "")
     );
   }
 
@@ -194,6 +219,7 @@ export class Column {
       ? [
           el("strong", {}, `${hit.distance} of ${nBits} bits differ`),
           el("span", { class: "soft" }, this.#isQuery(hit) ? "the query" : labelOf(hit)),
+          hit.score === undefined ? null : el("span", { class: "soft" }, `score ${hit.score.toPrecision(3)}`),
           this.#selected === hit.id
             ? el("button", { type: "button", onclick: () => this.#on.search(domain, hit.id) }, "Search with this item")
             : null,

@@ -4,12 +4,13 @@
 //   from    domain of the queries to pick from;  qtag: their tag
 //   q       domain:id of the query, or its codes:  code=catalogue:hex, once per catalogue
 //   tag, k  which items are searched, and how many are shown
+//   rank    "bits" or "weights", for uploaded images
 //   pin     a:id or b:id of the selected item
 
 export const NONE = "-";
 export const COUNTS = [6, 12, 24, 48];
 
-const EMPTY = { a: "", b: "", from: "", query: null, qtag: "", tag: "", k: 12, pin: null };
+const EMPTY = { a: "", b: "", from: "", query: null, qtag: "", tag: "", k: 12, rank: "weights", pin: null };
 
 export function readState(hash) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
@@ -22,6 +23,7 @@ export function readState(hash) {
     qtag: given.get("qtag") ?? "",
     tag: given.get("tag") ?? "",
     k: COUNTS.includes(k) ? k : EMPTY.k,
+    rank: given.get("rank") === "bits" ? "bits" : EMPTY.rank,
     query: readQuery(given),
     pin: readPair(given.get("pin"), /^[ab]$/),
   };
@@ -33,6 +35,7 @@ export function writeState(state) {
     if (state[name]) shown.set(name, state[name]);
   }
   if (state.k !== EMPTY.k) shown.set("k", state.k);
+  if (state.rank !== EMPTY.rank) shown.set("rank", state.rank);
   if (state.query?.codes) {
     for (const [name, code] of Object.entries(state.query.codes)) {
       shown.append("code", `${name}:${code}`);

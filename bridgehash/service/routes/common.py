@@ -240,10 +240,21 @@ def as_codes(codes: NDArray[Any], n_bits: int, kind: str) -> NDArray[np.uint8]:
 
 def encode(catalogue: Catalogue, X: NDArray[Any], domain: str) -> NDArray[np.uint8]:
     """Return the packed codes of features, block by block."""
-    starts = range(0, len(X), _BLOCK_ROWS)
-    return np.concatenate(
-        [catalogue.encode(X[start : start + _BLOCK_ROWS], domain) for start in starts]
-    )
+    return np.concatenate([catalogue.encode(rows, domain) for rows in _blocks(X)])
+
+
+def encode_items(
+    catalogue: Catalogue, X: NDArray[Any], domain: str
+) -> tuple[NDArray[np.uint8], NDArray[np.float16] | None]:
+    """Return codes and corrections of items to be added, block by block."""
+    parts = [catalogue.encode_items(rows, domain) for rows in _blocks(X)]
+    codes = np.concatenate([codes for codes, _ in parts])
+    corrections = [numbers for _, numbers in parts if numbers is not None]
+    return codes, np.concatenate(corrections) if corrections else None
+
+
+def _blocks(X: NDArray[Any]) -> list[NDArray[Any]]:
+    return [X[start : start + _BLOCK_ROWS] for start in range(0, len(X), _BLOCK_ROWS)]
 
 
 def check_count(n: int, most: int, field: str) -> None:

@@ -189,22 +189,24 @@ async def _insert(
 
 
 def _parse_items(max_rows: int, catalogue: Catalogue, form: schemas.AddRequest, kind: str) -> Any:
-    """Return codes, ids, tags and domain of a form, if they match each other."""
+    """Return codes, ids, tags, domain and corrections of a form, if they match each other."""
     name, rows = common.pick_rows(form, "features", "codes")
     common.check_count(len(rows), max_rows, name)
     domain, _ = catalogue.domain(form.domain, catalogue.index_domain)
+    corrections = None
     if name == "codes":
         codes = common.as_codes(rows, catalogue.n_bits, kind)
     else:
         width = catalogue.domains[domain].encoder.n_features_in_
-        codes = common.encode(catalogue, common.as_features(rows, width, kind), domain)
+        X = common.as_features(rows, width, kind)
+        codes, corrections = common.encode_items(catalogue, X, domain)
     for field, values in (("ids", form.ids), ("tags", form.tags)):
         if values is not None and len(values) != len(codes):
             problem = f"{len(values)} for {len(codes)} items; send one per item"
             raise RequestError(422, problem, field)
     if form.ids is not None and len(set(parse_ids(form.ids).tolist())) < len(form.ids):
         raise RequestError(422, "an id appears twice", "ids")
-    return codes, form.ids, form.tags, catalogue.name_of(domain)
+    return codes, form.ids, form.tags, catalogue.name_of(domain), corrections
 
 
 def _describe(

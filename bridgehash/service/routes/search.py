@@ -34,6 +34,8 @@ _IMAGES = tuple(f"image/{kind.lower()}" for kind in FORMATS)
 _NOT_JSON = Query(description="For a body that is not JSON.")
 K = Annotated[int, Query(ge=1, description="For a body that is not JSON.")]
 QueryDomain = Annotated[schemas.DomainName | None, _NOT_JSON]
+QueryRank = Annotated[schemas.Rank, Query(description="For a body that is not JSON.")]
+ImageRank = Annotated[schemas.Rank, Query(description=schemas.RANK_TEXT)]
 
 
 @router.post(
@@ -84,16 +86,21 @@ async def search(
     match: common.QueryMatch = "any",
     in_domain: common.InDomain = None,
     content: common.ContentType = "features",
+    rank: QueryRank = "auto",
 ) -> Response:
-    """Find the items nearest to features, codes or other items, by (distance, id).
+    """Find the items nearest to features, codes or other items.
 
-    With `Accept: application/x-npy` the response is an array of (id, distance), one row per query.
-    If there are fewer than k items, the remaining ids are -1, or empty if ids are text.
+    With features, items are ranked by (score, id), and `score` is part of each hit. With codes or
+    ids, or with `rank` set to `hamming`, they are ranked by (distance, id).
+
+    With `Accept: application/x-npy` the response is an array of (id, distance), or of (id,
+    distance, score), one row per query. If there are fewer than k items, the remaining ids are -1,
+    or empty if ids are text.
     """
     kind, body = await common.read_body(request, common.JSON, common.NPY)
 
     filters = {"tags": tags, "match": match, "in_domain": in_domain}
-    parameters = {"k": k, "domain": domain, **filters}
+    parameters = {"k": k, "domain": domain, "rank": rank, **filters}
     schema = schemas.SearchRequest
     form = await common.parse_form(request, kind, body, schema, content, **parameters)
     check = partial(_parse_query, workers.settings.limits, catalogue, form, kind)
@@ -115,6 +122,7 @@ async def search_image(
     tags: common.QueryTags = None,
     match: common.QueryMatch = "any",
     in_domain: common.InDomain = None,
+    rank: ImageRank = "auto",
 ) -> Response:
     """Find the items nearest to an image. The service must be started with a backbone."""
     domain = catalogue.query_domain
@@ -127,7 +135,7 @@ async def search_image(
     reserve = common.held_memory(request).reserve
     pixels = await workers.sandbox.decode(body, reader.name, reserve)
     X = await workers.run_in_thread(reader.features, pixels)
-    query = SearchQuery("features", X, domain, k, wanted)
+    query = SearchQuery("features", X, domain, k, wanted, rank != "hamming")
     return await _respond(request, workers, catalogue, query)
 
 
@@ -135,6 +143,9 @@ def _parse_query(
     limits: Limits, catalogue: Catalogue, form: schemas.SearchRequest, kind: str
 ) -> SearchQuery:
     content, rows = common.pick_rows(form, "features", "codes", "ids")
+    if form.rank == "weights" and content != "features":
+        problem = f"weights need features, not {content}; send features, or rank by hamming"
+        raise RequestError(422, problem, "rank")
     common.check_count(len(rows), limits.queries, content)
     _check_k(limits, len(rows), form.k)
     default = catalogue.index_domain if content == "ids" else catalogue.query_domain
@@ -144,7 +155,8 @@ def _parse_query(
     elif content == "features":
         rows = common.as_features(rows, domain.encoder.n_features_in_, kind)
     wanted = common.make_filter(form.tags, form.match, form.in_domain)
-    return SearchQuery(content, rows, name, form.k, wanted)
+    weighted = content == "features" and form.rank != "hamming"
+    return SearchQuery(content, rows, name, form.k, wanted, weighted)
 
 
 def _check_k(limits: Limits, n_queries: int, k: int) -> None:
@@ -173,12 +185,15 @@ async def _respond(
 
 
 def _as_array(result: SearchResult) -> NDArray[Any]:
-    """Return ids and distances as one array; text has the width of the longest id."""
+    """Return ids, distances and scores as one array; text has the width of the longest id."""
     ids = result.ids
     if kind_of(ids) == "text":
         ids = np.where(is_id(ids), ids, "").astype(str)
-    array = np.empty(ids.shape, [("id", ids.dtype), ("distance", "<i4")])
+    scored = [] if result.scores is None else [("score", "<f4")]
+    array = np.empty(ids.shape, [("id", ids.dtype), ("distance", "<i4"), *scored])
     array["id"], array["distance"] = ids, result.distances
+    if result.scores is not None:
+        array["score"] = result.scores
     return array
 
 
@@ -186,6 +201,7 @@ def _describe(
     catalogue: Catalogue, query: SearchQuery, result: SearchResult, *, pauses: bool = False
 ) -> Response:
     info = {"catalogue": catalogue.name, "domain": query.domain, "n_bits": catalogue.n_bits}
+    info["rank"] = "weights" if query.weighted else "hamming"
     known: dict[Attributes, str] = {}  # many hits share their attributes
     results = (_describe_query(catalogue, result, i, known) for i in range(len(result.ids)))
     return common.json_list_response(info, "results", _with_pauses(results) if pauses else results)
@@ -209,6 +225,7 @@ def _describe_query(
     domain, codes = catalogue.index_domain, result.codes[i].tobytes().hex()
     digits, hits = 2 * result.queries.shape[1], []
     columns = (each[i].tolist() for each in (result.ids, result.distances, result.attributes))
+    scores = None if result.scores is None else result.scores[i].tolist()
     for j, (item, distance, attributes) in enumerate(zip(*columns, strict=True)):
         if attributes is None:
             break  # fewer than k items
@@ -219,8 +236,9 @@ def _describe_query(
         image = "null" if url is None else f'"{url}"'
         code = codes[j * digits : (j + 1) * digits]
         name = item if isinstance(item, int) else json.dumps(item)
+        score = "" if scores is None else f'"score":{scores[j]:.9g},'
         hits.append(
-            f'{{"id":{name},"distance":{distance},{known[attributes]},"code":"{code}",'
+            f'{{"id":{name},"distance":{distance},{score}{known[attributes]},"code":"{code}",'
             f'"image":{image}}}'
         )
     return f'{{"code":"{result.queries[i].tobytes().hex()}","hits":[{",".join(hits)}]}}'
