@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 MANIFEST = "_bridgehash.json"  # readers of a folder skip names that begin with _
 _SUFFIXES = (".npy", ".parquet")
 _LISTED = 10  # bad shards that are named
+_WITH_CORRECTIONS = "corrections"  # in the manifest, if they are written
 
-About = dict[str, str]  # code space, n_bits and, for a two-domain model, domain
+About = dict[str, str]  # code space, n_bits and, if there are some, domain and corrections
 Stamps = dict[str, list[int]]  # size and modification time of each input, by its name
 
 Features = Annotated[
@@ -45,6 +46,13 @@ CodesOut = Annotated[
 IdsBeside = Annotated[
     str | None,
     typer.Option(metavar="SPEC", help="Ids to write beside the codes (*.parquet only)."),
+]
+WithCorrections = Annotated[
+    bool,
+    typer.Option(
+        "--corrections",
+        help="Also write two numbers per code that estimate distances of rows; `index` reads them.",
+    ),
 ]
 ReplaceCodes = Annotated[
     bool, typer.Option("--replace", help="Encode all files of a folder again, not only new ones.")
@@ -59,13 +67,15 @@ def encode(
     ids: IdsBeside = None,
     scheduler: opt.Scheduler = None,
     replace: ReplaceCodes = False,
+    corrections: WithCorrections = False,
 ) -> None:
     """Turn features into packed binary codes.
 
     A .npy file holds an array of shape (rows, bytes), 8 bits per byte; a .parquet file holds a
-    column `code` and, with --ids, a column `id`. For a folder of .npy or .parquet files, OUT is a
-    folder with one file of codes per file. Finished files are skipped, so a stopped run can be
-    continued by the same command.
+    column `code` and, with --ids, a column `id`. With --corrections, a .parquet file also has the
+    columns `offset` and `slope`; beside codes.npy they are in codes.corrections.npy. For a folder
+    of .npy or .parquet files, OUT is a folder with one file of codes per file. Finished files are
+    skipped, so a stopped run can be continued by the same command.
 
     \b
     Example:
@@ -75,8 +85,11 @@ def encode(
     from bridgehash import load
     from bridgehash.cli.fit import on_cluster
     from bridgehash.cli.io import (
+        check_decoder,
         check_not_an_input,
         check_output,
+        corrections_path,
+        encode_corrected_rows,
         encode_rows,
         read_features,
         read_row_labels,
@@ -90,9 +103,11 @@ def encode(
         _check_folders(Path(data), out)
         loaded = load(model)
         encoder = encoder_of(loaded, model, domain, "--domain")
+        if corrections:
+            check_decoder(encoder, model)
         about = origin(loaded, domain) | {"n_bits": str(encoder.n_bits)}
         with on_cluster(scheduler):
-            encode_folder(encoder, about, Path(data), out, replace=replace)
+            encode_folder(encoder, about, Path(data), out, replace=replace, corrections=corrections)
         return
     if scheduler or replace:
         option = "--scheduler" if scheduler else "--replace"
@@ -101,16 +116,26 @@ def encode(
         raise InputError("needs an output that ends in .parquet", "--ids")
     path = check_output(out)
     check_not_an_input(path, data, ids or "")
+    if corrections and path.suffix.lower() == ".npy":
+        check_not_an_input(corrections_path(path), data, ids or "")
     loaded = load(model)
     encoder = encoder_of(loaded, model, domain, "--domain")
+    if corrections:
+        check_decoder(encoder, model)
     X = read_features(data, encoder, model)
     names = None if ids is None else read_row_labels(ids, len(X), data, "id")
     started = perf_counter()
-    codes = encode_rows(encoder, X, "encode", data)
+    numbers = None
+    if corrections:
+        codes, numbers = encode_corrected_rows(encoder, X, "encode", data)
+    else:
+        codes = encode_rows(encoder, X, "encode", data)
     seconds = perf_counter() - started
     about = origin(loaded, domain) | {"n_bits": str(encoder.n_bits)}
-    write_codes(path, codes, names, about)
+    write_codes(path, codes, names, about, numbers)
     written = f"{path} ({decimal(path.stat().st_size)})"
+    if corrections and path.suffix.lower() == ".npy":
+        written += f", {corrections_path(path).name}"
     show_fields(_fields(encoder, len(X), written, seconds))
 
 
@@ -135,11 +160,25 @@ class ShardResult(NamedTuple):
 
 
 def encode_folder(
-    encoder: LinearEncoder, about: About, folder: Path, out: Path, *, replace: bool
+    encoder: LinearEncoder,
+    about: About,
+    folder: Path,
+    out: Path,
+    *,
+    replace: bool,
+    corrections: bool = False,
 ) -> None:
     """Make all codes that are missing; bad shards are skipped and named."""
     started = perf_counter()
     shards = _shards(folder)
+    if corrections:
+        about |= {_WITH_CORRECTIONS: "yes"}
+        for shard in shards:
+            if shard.name.endswith(".corrections.npy"):
+                raise InputError(
+                    "has the name of a file of corrections; rename it, or leave out --corrections",
+                    str(shard),
+                )
     with named(out, writing=True):
         todo = _plan(shards, out, about, replace=replace)
     rows, problems = _encode_all(encoder, about, todo, out)
@@ -208,11 +247,16 @@ def _plan(shards: list[Path], out: Path, about: About, *, replace: bool) -> dict
 
 def _check_same_origin(known: About, about: About, out: Path) -> None:
     """Refuse codes of two models, or of two domains, in one folder."""
-    for name in ("code_space", "domain", "n_bits"):
+    kinds = {
+        "code_space": "of another model",
+        "domain": f"of the {known.get('domain')} domain",
+        "n_bits": "of another model",
+        _WITH_CORRECTIONS: f"with{'' if _WITH_CORRECTIONS in known else 'out'} corrections",
+    }
+    for name, what in kinds.items():
         if known.get(name) != about.get(name):
-            what = f"the {known.get('domain')} domain" if name == "domain" else "another model"
             raise InputError(
-                f"holds codes of {what}; use another folder, or encode all again with --replace",
+                f"holds codes {what}; use another folder, or encode all again with --replace",
                 str(out),
             )
 
@@ -273,18 +317,24 @@ def encode_shard(
     from bridgehash.cli.io import write_codes
 
     try:
-        codes = _shard_codes(encoder, shard, stamp)
+        codes, corrections = _shard_codes(
+            encoder, shard, stamp, corrections=_WITH_CORRECTIONS in about
+        )
         if _manifest(out.parent).get("about") != about:
             raise InputError("another model writes codes there; run it again", str(out.parent))
-        written = about if out.suffix.lower() == ".parquet" else None  # else it is in the manifest
-        write_codes(out, codes, _shard_ids(shard), written)
+        written = None  # it is in the manifest
+        if out.suffix.lower() == ".parquet":
+            written = {name: text for name, text in about.items() if name != _WITH_CORRECTIONS}
+        write_codes(out, codes, _shard_ids(shard), written, corrections)
     except (ValueError, OSError) as error:
         return ShardResult(0, str(error))
     return ShardResult(len(codes))
 
 
-def _shard_codes(encoder: LinearEncoder, shard: Path, stamp: list[int]) -> NDArray[np.uint8]:
-    """Return the codes of a file, reading one block at a time."""
+def _shard_codes(
+    encoder: LinearEncoder, shard: Path, stamp: list[int], *, corrections: bool
+) -> tuple[NDArray[np.uint8], NDArray[np.float16] | None]:
+    """Return the codes of a file and their corrections, reading one block at a time."""
     import numpy as np
 
     from bridgehash.cli.io import check_width
@@ -295,10 +345,17 @@ def _shard_codes(encoder: LinearEncoder, shard: Path, stamp: list[int]) -> NDArr
         raise changed
     blocks = as_blocks(shard)
     check_width(blocks.shape[1], encoder, shard, "this encoder")
-    parts = [encoder.encode(blocks.read_checked(i)) for i in range(blocks.n_blocks)]
+    codes, numbers = [], []
+    for i in range(blocks.n_blocks):
+        if corrections:
+            both = encoder.encode_corrected(blocks.read_checked(i))
+            codes.append(both.codes)
+            numbers.append(both.corrections)
+        else:
+            codes.append(encoder.encode(blocks.read_checked(i)))
     if _stamp(shard) != stamp:
         raise changed
-    return np.concatenate(parts)
+    return np.concatenate(codes), np.concatenate(numbers) if corrections else None
 
 
 def _shard_ids(shard: Path) -> Any:

@@ -103,6 +103,7 @@ def build(
     engine: opt.Engine = None,
     search: BuildSearch = opt.SearchKind.exact,
     replace: ReplaceIndex = False,
+    corrections: opt.Corrections = None,
 ) -> None:
     """Build an index of codes, or of features that a model encodes.
 
@@ -124,19 +125,17 @@ def build(
     elif not replace and _has_content(check_output(out, _SUFFIXES)):
         raise InputError("exists already; use --replace to overwrite it, or another --out", out)
     if engine is None:
-        if _is_exported(data) and (model, domain, ids, tags, bits) == (None,) * 5:
+        options = (model, domain, ids, tags, bits, corrections)
+        if _is_exported(data) and not any(option is not None for option in options):
             index = HammingIndex.from_parquet(data)
         else:
-            codes = load_codes(data, model, domain, bits, ids, tags)
-            index = HammingIndex(codes.n_bits).add(
-                codes.codes, codes.ids, tags=codes.tags, domain=codes.domain
-            )
-            index.about = codes.about
+            codes = load_codes(data, model, domain, bits, ids, tags, corrections=corrections)
+            index = codes.as_index()
         with named(out, writing=True):
             index.save(out, overwrite=replace)
         _show_written(index, out)
         return
-    codes = load_codes(data, model, domain, bits, ids, tags)
+    codes = load_codes(data, model, domain, bits, ids, tags, corrections=corrections)
     with _build_on_server(engine, out, codes, search=search, replace=replace) as made:
         _show_written(made, out)
 
@@ -150,6 +149,7 @@ def add(
     ids: Ids = None,
     tags: Tags = None,
     engine: opt.Engine = None,
+    corrections: opt.Corrections = None,
 ) -> None:
     """Add codes to an index; ids that exist are refused (see `upsert`).
 
@@ -157,7 +157,7 @@ def add(
     Example:
       bridgehash index add photos.bhi more.npy --model model.bh --domain source
     """
-    _change(index, engine, data, model, domain, ids, tags, replace=False)
+    _change(index, engine, data, model, domain, ids, tags, corrections, replace=False)
 
 
 @app.command()
@@ -169,6 +169,7 @@ def upsert(
     domain: RowsDomain = None,
     tags: Tags = None,
     engine: opt.Engine = None,
+    corrections: opt.Corrections = None,
 ) -> None:
     """Add codes to an index; codes whose ids exist are replaced.
 
@@ -176,7 +177,7 @@ def upsert(
     Example:
       bridgehash index upsert photos.bhi new.npy --ids ids.npy --model model.bh --domain source
     """
-    _change(index, engine, data, model, domain, ids, tags, replace=True)
+    _change(index, engine, data, model, domain, ids, tags, corrections, replace=True)
 
 
 @app.command()
@@ -234,6 +235,7 @@ def index_fields(record: dict[str, Any]) -> list[tuple[str, str]]:
     shown = {name: str(value) for name, value in record.items() if name != "file_size"}
     counts = [f"{name or 'none'} {n}" for name, n in record["domains"].items()]
     shown["domains"] = ", ".join(counts)
+    shown["corrections"] = "yes" if record["corrections"] else "no"
     if "file" in record:
         shown["file"] += f" ({decimal(record['file_size'])})"
     return list(shown.items())
@@ -254,6 +256,7 @@ def index_record(index: str, engine: str | None) -> dict[str, Any]:
             "codes": len(opened),
             "n_bits": opened.n_bits,
             "ids": opened.id_kind,
+            "corrections": opened.has_corrections,
             **opened.about,
             "domains": opened.domains,
         }
@@ -269,6 +272,33 @@ class CodeRows(NamedTuple):
     tags: list[tuple[str, ...]] | None = None
     domain: str | list[str] | None = None
     weights: NDArray[Any] | None = None  # of bits, for queries
+    corrections: NDArray[np.float16] | None = None  # (n, 2), NaN where there are none
+    suit_corrections: bool = False  # they are stored by default
+
+    def misses_some(self) -> bool:
+        """Return whether some codes have corrections, but not all."""
+        import numpy as np
+
+        return self.corrections is not None and bool(np.isnan(self.corrections).any())
+
+    def as_index(self) -> HammingIndex:
+        """Return an index of these codes."""
+        from bridgehash.index import HammingIndex
+        from bridgehash.index.batch import checked_batch
+
+        index = HammingIndex(self.n_bits)
+        batch = checked_batch(
+            self.codes,
+            self.ids,
+            self.tags,
+            self.domain,
+            self.n_bits,
+            corrections=self.corrections,
+            may_miss=True,
+        )
+        index.apply([batch])
+        index.about = self.about
+        return index
 
 
 def load_codes(
@@ -279,15 +309,26 @@ def load_codes(
     ids: str | None = None,
     tags: list[str] | None = None,
     *,
+    corrections: bool | None = None,
+    as_index_has: bool | None = None,
     with_weights: bool = False,
 ) -> CodeRows:
     """Read packed codes, or features to encode with a model, and their ids and tags.
 
     An index that was exported to Parquet has ids, tags and domains, which options replace.
+
+    Parameters
+    ----------
+    corrections : bool, optional
+        Whether corrections are wanted: they must be there, or are left out. By default, if the
+        index to change has some (`as_index_has`); if there is none, as the model or the file says.
     """
     from bridgehash.cli.io import (
+        check_decoder,
+        encode_corrected_rows,
         encode_rows,
         read_codes,
+        read_corrections,
         read_features,
         read_origin,
         read_row_ids,
@@ -295,14 +336,17 @@ def load_codes(
     )
     from bridgehash.index import HammingIndex
 
-    weights, exported = None, None
+    weights, exported, numbers, suit = None, None, None, False
+    wanted = as_index_has if corrections is None else corrections
     if model is None and _is_exported(data):
         exported = HammingIndex.from_parquet(data)
         codes, n_bits, about = exported.get(exported.ids).codes, exported.n_bits, exported.about
         if bits is not None and bits != n_bits:
             raise InputError(f"holds codes of {n_bits} bits, not {bits}", data)
+        numbers = None if corrections is False else exported.corrections
     elif model is None:
         codes = read_codes(data)
+        numbers = None if corrections is False else read_corrections(data, len(codes))
         about = read_origin(data)
         n_bits = bits or int(about.get("n_bits", 8 * codes.shape[1]))
         domain = domain or about.get("domain")
@@ -316,15 +360,26 @@ def load_codes(
         if bits is not None and bits != n_bits:
             raise InputError(f"makes codes of {n_bits} bits, not {bits}", str(model))
         X = read_features(data, encoder, model)
-        codes = encode_rows(encoder, X, "encode")
+        suit = loaded.stores_corrections
+        if corrections:
+            check_decoder(encoder, model)
+        if encoder.decoder_ is not None and (suit if wanted is None else wanted):
+            codes, numbers = encode_corrected_rows(encoder, X, "encode")
+        else:
+            codes = encode_rows(encoder, X, "encode")
         weights = _weights(encoder, X) if with_weights else None
+    if corrections and numbers is None:
+        raise InputError("has no corrections; encode the rows with --corrections first", data)
+    suit = suit or numbers is not None
+    if wanted is False:
+        numbers = None
     n = len(codes)
     given = None if ids is None else _as_ids(read_row_ids(ids, n, data))
     texts = None
     if tags:
         columns = [read_row_labels(spec, n, data, "tag").astype(str).tolist() for spec in tags]
         texts = list(zip(*columns, strict=True))
-    rows = CodeRows(codes, n_bits, about, given, texts, domain, weights)
+    rows = CodeRows(codes, n_bits, about, given, texts, domain, weights, numbers, suit)
     if exported is None:
         return rows
     _, own_tags, own_domains = exported.get(exported.ids)
@@ -377,22 +432,42 @@ def _change(
     domain: str | None,
     ids: str | None,
     tags: list[str] | None,
+    corrections: bool | None,
     *,
     replace: bool,
 ) -> None:
-    """Add or upsert codes of the same model."""
+    """Add or upsert codes of the same model, with corrections if the index has some."""
     from bridgehash.models.provenance import check_same_space
 
     with _open_to_change(index, engine) as opened:
-        about = _index_of(opened).about
-        codes = load_codes(data, model, domain, _index_of(opened).n_bits, ids, tags)
+        known = _index_of(opened)
+        about, has = known.about, known.has_corrections
+        codes = load_codes(
+            data,
+            model,
+            domain,
+            known.n_bits,
+            ids,
+            tags,
+            corrections=corrections,
+            as_index_has=has if has or engine or len(known) else None,
+        )
         check_same_space(about, codes.about, index)
+        if codes.misses_some():
+            raise InputError(
+                "some of its codes have no corrections; build an index from it, or use "
+                "--no-corrections",
+                data,
+            )
+        more: Any = {"tags": codes.tags, "domain": codes.domain, "corrections": codes.corrections}
         if replace:
             if codes.ids is None:
                 raise InputError("is needed: the ids of the rows to replace or add", "--ids")
-            opened.upsert(codes.codes, codes.ids, tags=codes.tags, domain=codes.domain)
+            opened.upsert(codes.codes, codes.ids, **more)
         else:
-            opened.add(codes.codes, codes.ids, tags=codes.tags, domain=codes.domain)
+            opened.add(codes.codes, codes.ids, **more)
+        if codes.suit_corrections and codes.corrections is None and corrections is None:
+            note(f"{index} has no corrections, so none were added; build it again to store them")
         if "code_space" in about and "code_space" not in codes.about:
             note(f"{data}: packed codes do not name their model; assuming the model of {index}")
         _show_written(opened, index)
@@ -427,7 +502,10 @@ def _show_written(opened: HammingIndex | IndexStore | EngineIndex, name: str) ->
         place = f"{name} ({decimal(Path(name).stat().st_size)})"
     else:
         place = f"{name} at {index.place}"
-    show_fields([("codes", f"{len(index)} of {counted(index.n_bits, 'bit')}"), ("written", place)])
+    codes = f"{len(index)} of {counted(index.n_bits, 'bit')}"
+    if index.has_corrections:
+        codes += ", with corrections"
+    show_fields([("codes", codes), ("written", place)])
 
 
 def _check_free(url: str, name: str, *, replace: bool) -> None:
@@ -458,6 +536,8 @@ def _build_on_server(
             codes.ids,
             tags=codes.tags,
             domain=codes.domain,
+            corrections=codes.corrections,
+            may_miss=True,
             search=search.value,
             about=codes.about,
             replace=replace,

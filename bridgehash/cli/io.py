@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,11 +43,16 @@ from bridgehash.streaming.formats import (
 )
 
 if TYPE_CHECKING:
+    from bridgehash.models.decoder import CorrectedCodes
     from bridgehash.models.encoder import LinearEncoder
+
+T = TypeVar("T")
 
 _LABELS: Want = (1, "number byte text", "labels have one dimension of whole numbers or text")
 _IDS: Want = (1, "number byte text", "ids have one dimension of whole numbers or text")
 _CODES: Want = (2, "byte binary", "codes have two dimensions of packed bytes (uint8)")
+_CORRECTIONS: Want = (2, "number", "corrections have two dimensions of numbers")
+_PAIR = ("offset", "slope")  # columns of a Parquet file of codes, as in an exported index
 _MANY = 8192  # rows from which encoding shows a progress bar
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(nan|inf(inity)?)", re.A | re.I)
@@ -146,11 +151,32 @@ def encode_rows(
     encoder: LinearEncoder, X: NDArray[Any], title: str, spec: str = ""
 ) -> NDArray[np.uint8]:
     """Return packed codes of all rows of `spec`; show a progress bar for many."""
+    return _encoded(encoder.encode, X, title, spec)
+
+
+def encode_corrected_rows(
+    encoder: LinearEncoder, X: NDArray[Any], title: str, spec: str = ""
+) -> CorrectedCodes:
+    """Return packed codes and corrections of all rows of `spec`, as `encode_rows` does."""
+    return _encoded(encoder.encode_corrected, X, title, spec)
+
+
+def _encoded(encode: Callable[..., T], X: NDArray[Any], title: str, spec: str) -> T:
     try:
         with countdown(title, visible=may_animate() and len(X) > _MANY) as reach:
-            return encoder.encode(X, done=lambda rows: reach(rows, len(X)))
+            return encode(X, done=lambda rows: reach(rows, len(X)))
     except InputError as error:
         raise InputError(error.problem, spec or error.argument) from error
+
+
+def check_decoder(encoder: LinearEncoder, model: Path) -> None:
+    """Refuse a model that cannot compute corrections."""
+    if encoder.decoder_ is None:
+        raise InputError(
+            "was fitted by an earlier version and cannot compute corrections; fit it again, or "
+            "leave out --corrections",
+            str(model),
+        )
 
 
 def check_output(path: StrPath, suffixes: Collection[str] = (".npy", ".parquet")) -> Path:
@@ -185,11 +211,13 @@ def write_codes(
     codes: NDArray[np.uint8],
     ids: ArrayLike | None = None,
     about: dict[str, str] | None = None,
+    corrections: NDArray[np.float16] | None = None,
 ) -> None:
     """Write packed codes of shape (n, n_bytes) atomically.
 
-    A Parquet file has a column `code` of n_bytes bytes per row and, if given, a column `id`. Where
-    the codes come from is written to its metadata, or to a file beside a .npy file.
+    A Parquet file has a column `code` of n_bytes bytes per row and, if given, a column `id`, and
+    the columns `offset` and `slope` of corrections. Where the codes come from is written to its
+    metadata. Beside a .npy file both are in files of their own.
     """
     if codes.dtype != np.uint8 or codes.ndim != 2:
         raise InputError(f"codes must be uint8 of shape (n, n_bytes), not {codes.dtype}")
@@ -197,23 +225,86 @@ def write_codes(
     ids = None if ids is None else np.asarray(ids)
     if ids is not None and ids.shape != (len(codes),):
         raise InputError(f"ids of shape {ids.shape} do not match {len(codes)} codes", str(path))
+    if corrections is not None and corrections.shape != (len(codes), 2):
+        raise InputError(f"corrections of shape {corrections.shape} for {len(codes)} codes")
+    is_npy = path.suffix.lower() == ".npy"
+    if is_npy:  # first: whoever sees the codes sees their corrections too
+        _write_corrections(corrections_path(path), corrections)
     with named(path, writing=True), atomic_write(path) as temporary:
-        _WRITERS[path.suffix.lower()](temporary, np.ascontiguousarray(codes), ids, about or {})
-    if path.suffix.lower() == ".npy":
-        _write_beside(path, codes, about)
+        _WRITERS[path.suffix.lower()](
+            temporary, np.ascontiguousarray(codes), ids, about or {}, corrections
+        )
+    if is_npy:
+        _write_beside(path, codes, about, corrections)
+
+
+def corrections_path(path: Path) -> Path:
+    """Return where the corrections of a .npy file of codes are.
+
+    >>> corrections_path(Path("a/codes.npy")).as_posix()
+    'a/codes.corrections.npy'
+    """
+    return path.with_name(f"{path.stem}.corrections.npy")
+
+
+def _write_corrections(path: Path, corrections: NDArray[np.float16] | None) -> None:
+    """Write the corrections of a .npy file; remove those of codes written before."""
+    if corrections is None:
+        path.unlink(missing_ok=True)
+        return
+    with named(path, writing=True), atomic_write(path) as temporary:
+        _write_npy(temporary, corrections)
+
+
+def read_corrections(spec: str, n_codes: int) -> NDArray[np.float16] | None:
+    """Return the corrections that were written with the codes of a file; None if there are none."""
+    from bridgehash.index.batch import checked_corrections
+
+    path, _ = _split(spec)
+    numbers: NDArray[Any]
+    if path.suffix.lower() == ".parquet":
+        with named(spec):
+            if not set(_PAIR) <= set(arrow().parquet.read_schema(path).names):
+                return None
+            table = arrow().parquet.read_table(path, columns=list(_PAIR))
+            numbers = np.column_stack([table[name].to_numpy() for name in _PAIR])
+    else:
+        spec = os.fspath(corrections_path(path))
+        if path.suffix.lower() != ".npy" or not os.path.isfile(spec):
+            return None
+        numbers = _read(spec, _CORRECTIONS, _not_empty)
+        digest = _record_beside(path).get(_CORRECTED)
+        if digest not in (None, _digest(numbers)):
+            raise InputError(f"is not what was written with {path.name}; encode them again", spec)
+    try:
+        return checked_corrections(numbers, n_codes)
+    except InputError as error:
+        raise InputError(error.problem, spec) from error
 
 
 _BESIDE = ".origin.json"  # added to the name of a .npy file of codes
 _METADATA = b"bridgehash_origin"  # key in a Parquet file of codes
+_CODED, _CORRECTED = "codes", "corrections"  # digests in the file beside
 
 
-def _write_beside(path: Path, codes: NDArray[np.uint8], about: dict[str, str] | None) -> None:
+def _digest(array: NDArray[Any]) -> str:
+    return hashlib.sha256(array.tobytes()).hexdigest()
+
+
+def _write_beside(
+    path: Path,
+    codes: NDArray[np.uint8],
+    about: dict[str, str] | None,
+    corrections: NDArray[np.float16] | None,
+) -> None:
     """Write the origin of codes beside their file; remove that of codes written before."""
     beside = path.with_name(path.name + _BESIDE)
     if about is None:
         beside.unlink(missing_ok=True)
         return
-    record = about | {"codes": hashlib.sha256(codes.tobytes()).hexdigest()}
+    record = about | {_CODED: _digest(codes)}
+    if corrections is not None:
+        record[_CORRECTED] = _digest(corrections)
     with named(beside, writing=True), atomic_write(beside) as temporary:
         temporary.write_text(json.dumps(record, indent=1), encoding="utf-8")
 
@@ -227,24 +318,32 @@ def read_origin(spec: str) -> dict[str, str]:
     if path.suffix.lower() == ".parquet":
         with named(spec):
             metadata = arrow().parquet.read_schema(path).metadata or {}
-        text = metadata.get(_METADATA, b"{}").decode()
+        record = _parsed_record(spec, metadata.get(_METADATA, b"{}").decode())
     else:
-        beside = path.with_name(path.name + _BESIDE)
-        text = beside.read_text(encoding="utf-8") if beside.is_file() else "{}"
+        record = _record_beside(path)
+    digest = record.get(_CODED)
+    if digest is not None and _digest(read_codes(spec)) != digest:
+        raise InputError(
+            f"has changed since {path.name}{_BESIDE} was written; encode the rows again, or remove "
+            "that file if you know where the codes come from",
+            spec,
+        )
+    return {name: text for name, text in record.items() if name not in (_CODED, _CORRECTED)}
+
+
+def _record_beside(path: Path) -> dict[str, str]:
+    """Return what is written beside a .npy file of codes; empty if there is no such file."""
+    beside = path.with_name(path.name + _BESIDE)
+    text = beside.read_text(encoding="utf-8") if beside.is_file() else "{}"
+    return _parsed_record(os.fspath(path), text)
+
+
+def _parsed_record(spec: str, text: str) -> dict[str, str]:
     with named(spec, "encode the rows again"):
         record = json.loads(text)
         if not isinstance(record, dict) or not all(isinstance(v, str) for v in record.values()):
             raise InputError("the record of its origin is damaged")
-    digest = record.pop("codes", None)
-    if digest is not None:
-        codes = read_codes(spec)
-        if hashlib.sha256(codes.tobytes()).hexdigest() != digest:
-            raise InputError(
-                f"has changed since {path.name}{_BESIDE} was written; encode the rows again, or "
-                "remove that file if you know where the codes come from",
-                spec,
-            )
-    return record
+        return record
 
 
 @dataclass(frozen=True)
@@ -466,19 +565,26 @@ def _columns(rows: Callable[[], _Rows], chosen: list[int]) -> NDArray[Any]:
     return np.array(parsed)
 
 
-def _write_npy(path: Path, codes: NDArray[np.uint8], *_: Any) -> None:
+def _write_npy(path: Path, array: NDArray[Any], *_: Any) -> None:
     with open(path, "wb") as file:
-        np.save(file, codes)
+        np.save(file, array)
 
 
 def _write_parquet(
-    path: Path, codes: NDArray[np.uint8], ids: NDArray[Any] | None, about: dict[str, str]
+    path: Path,
+    codes: NDArray[np.uint8],
+    ids: NDArray[Any] | None,
+    about: dict[str, str],
+    corrections: NDArray[np.float16] | None,
 ) -> None:
     pa = arrow()
     kind, buffers = pa.binary(codes.shape[1]), [None, pa.py_buffer(codes)]
     columns = {"code": pa.FixedSizeBinaryArray.from_buffers(kind, len(codes), buffers)}
     if ids is not None:
         columns = {"id": pa.array(ids), **columns}
+    if corrections is not None:
+        numbers = corrections.T.astype(np.float32)
+        columns |= {name: pa.array(each) for name, each in zip(_PAIR, numbers, strict=True)}
     table = pa.table(columns)
     if about:
         table = table.replace_schema_metadata({_METADATA: json.dumps(about)})
@@ -486,4 +592,4 @@ def _write_parquet(
 
 
 _READERS = {".npy": _npy, ".npz": _npz, ".parquet": _parquet, ".csv": _csv}
-_WRITERS = {".npy": _write_npy, ".parquet": _write_parquet}
+_WRITERS: dict[str, Callable[..., None]] = {".npy": _write_npy, ".parquet": _write_parquet}

@@ -38,6 +38,7 @@ TYPED = {  # argument of the library -> what the user typed
     "frozen": "--frozen",
     "ids": "--ids",
     "tags": "--tags",
+    "corrections": "--corrections",
     "backbone": "--backbone",
     "labels_column": "--labels-column",
     "ids_column": "--ids-column",
@@ -90,6 +91,16 @@ Engine = Annotated[
 ]
 ModelFile = Annotated[
     Path | None, typer.Option("--model", help="Encode features with this model first.")
+]
+
+Corrections = Annotated[
+    bool | None,
+    typer.Option(
+        "--corrections/--no-corrections",
+        help="Store two numbers per code that estimate distances of rows. Default: if the model "
+        "did not learn from labels; as the index has them; as DATA has them.",
+        show_default=False,
+    ),
 ]
 
 

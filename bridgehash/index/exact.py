@@ -247,6 +247,20 @@ class HammingIndex:
             counts[entry.domain] = counts.get(entry.domain, 0) + n
         return dict(sorted(counts.items()))
 
+    @property
+    def has_corrections(self) -> bool:
+        """Whether any item has corrections."""
+        return self.corrections is not None
+
+    @property
+    def corrections(self) -> NDArray[np.float16] | None:
+        """Offsets and slopes in the order of `ids`, shape (n, 2), NaN where an item has none.
+
+        None if no item has any.
+        """
+        numbers = self._state.used().corrections
+        return None if numbers is None or np.isnan(numbers[0]).all() else numbers.T
+
     def next_id(self) -> int:
         """Return the id that the next code without an id gets."""
         return int(self._state.ids.free(1)[0])

@@ -66,15 +66,25 @@ class ScoredCodes:
     words : uint64 array of shape (n_words, n)
     corrections : float16 array of shape (2, n), or None
         Offsets and slopes; NaN where there are none.
+    missing : float32 array of shape (2,), optional
+        Offset and slope of items without corrections, if these codes are a part of all.
     """
 
-    def __init__(self, words: NDArray[np.uint64], corrections: NDArray[np.float16] | None) -> None:
+    def __init__(
+        self,
+        words: NDArray[np.uint64],
+        corrections: NDArray[np.float16] | None,
+        missing: NDArray[np.float32] | None = None,
+    ) -> None:
         self.words = words
         self._corrections = corrections
+        self._missing = missing
 
     @cached_property
     def missing(self) -> NDArray[np.float32]:
         """Offset and slope of items without corrections."""
+        if self._missing is not None:
+            return self._missing
         if not self._halves.shape[1]:
             return np.array([0, 1], np.float32)
         return np.array([_mean(row) for row in self._halves], np.float32)

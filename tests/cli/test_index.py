@@ -12,6 +12,7 @@ import pytest
 
 from bridgehash import load
 from bridgehash.cli import io
+from bridgehash.codes import hamming
 from bridgehash.index import HammingIndex, IndexStore
 
 Run = Callable[..., Any]
@@ -34,11 +35,39 @@ def expected(k: int) -> tuple[np.ndarray, np.ndarray]:
     return index.search(model.encode(np.load("target.npy"), "target"), k)
 
 
-def test_a_search_is_that_of_the_library(built: Run) -> None:
-    found = json.loads(built(SEARCH + " -k 3 --json").out)
+def ranked(k: int, **options: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores, Hamming distances and ids of the library."""
+    model, X = load("model.bh"), np.load("target.npy")
+    gallery, queries = model.encode(np.load("source.npy"), "source"), model.encode(X, "target")
+    weights = model.query_weights(X, "target")
+    scores, ids = HammingIndex(12).add(gallery).search(queries, k, weights=weights, **options)
+    return scores, np.take_along_axis(hamming(queries, gallery), ids, axis=1), ids
+
+
+def values(found: list[dict[str, Any]], name: str) -> list[Any]:
+    return [record[name] for record in found]
+
+
+def test_a_hamming_search_is_that_of_the_library(built: Run) -> None:
+    found = json.loads(built(SEARCH + " -k 3 --hamming --json").out)
     distances, ids = expected(3)
-    assert [record["ids"] for record in found] == ids.tolist()
-    assert [record["distances"] for record in found] == distances.tolist()
+    assert set(found[0]) == {"ids", "distances"}
+    assert values(found, "ids") == ids.tolist()
+    assert values(found, "distances") == distances.tolist()
+
+
+@pytest.mark.parametrize(("line", "options"), [("", {}), (" --candidates 5", {"n_candidates": 5})])
+def test_features_are_ranked_by_weights(
+    built: Run, line: str, options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    real = io.read_matrix
+    monkeypatch.setattr(io, "read_matrix", lambda spec: (read.append(spec), real(spec))[1])
+    ended = built(f"{SEARCH} -k 3{line} --json")
+    assert (read, ended.err) == (["target.npy"], "")
+    found = json.loads(ended.out)
+    for name, array in zip(("scores", "distances", "ids"), ranked(3, **options), strict=True):
+        assert values(found, name) == array.tolist()
 
 
 def test_an_index_that_is_being_changed_is_refused(built: Run, monkeypatch: Any) -> None:
@@ -61,27 +90,41 @@ def test_an_index_that_is_being_changed_is_refused(built: Run, monkeypatch: Any)
 
 
 def test_the_terminal_shows_the_first_queries(built: Run) -> None:
-    lines = built(SEARCH + " -k 2").out.splitlines()
+    lines = built(SEARCH + " -k 2 --hamming").out.splitlines()
     distances, ids = expected(2)
     assert len(lines) == 1 + 20
+    assert "nearest first" in lines[0]
     assert lines[1].split() == [
         "0",
         *(f"{i}:{d}" for i, d in zip(ids[0], distances[0], strict=True)),
     ]
+    lines = built(SEARCH + " -k 1").out.splitlines()
+    scores, distances, ids = ranked(1)
+    assert "id:distance (score), smallest score first" in lines[0]
+    assert lines[1].split()[1:] == [f"{ids[0, 0]}:{distances[0, 0]}", f"({scores[0, 0]:.3g})"]
 
 
 def test_results_are_written(built: Run) -> None:
     for name in ["found.npz", "found.json", "found.parquet"]:
         ended = built(f"{SEARCH} -k 3 --out {name}")
         assert ended.code == 0, ended.err
-        ids = expected(3)[1]
+        scores, distances, ids = ranked(3)
         if name.endswith("npz"):
-            np.testing.assert_array_equal(np.load(name)["ids"], ids)
+            arrays = np.load(name)
+            np.testing.assert_array_equal(arrays["ids"], ids)
+            np.testing.assert_array_equal(arrays["distances"], distances)
+            np.testing.assert_array_equal(arrays["scores"], scores)
         elif name.endswith("json"):
-            assert [r["ids"] for r in json.loads(Path(name).read_text())] == ids.tolist()
+            found = json.loads(Path(name).read_text())
+            assert values(found, "ids") == ids.tolist()
+            assert values(found, "scores") == scores.tolist()
         else:
             table = pytest.importorskip("pyarrow.parquet").read_table(name)
             assert table["id"].to_pylist() == ids.ravel().tolist()
+            assert table["score"].to_pylist() == scores.ravel().tolist()
+            assert built(f"{SEARCH} --hamming --out {name}").code == 0
+            table = pytest.importorskip("pyarrow.parquet").read_table(name)
+            assert table.column_names == ["query", "id", "distance"]
 
 
 def test_an_existing_index_is_replaced_only_if_asked(built: Run) -> None:
@@ -100,28 +143,12 @@ def test_a_tag_that_no_code_has_is_a_note(run: Run) -> None:
     assert run(SEARCH + " --tag bee --json").err == ""
 
 
-def test_reranking_is_that_of_the_library_and_reads_its_inputs_once(
-    built: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[str] = []
-    real = io.read_matrix
-    monkeypatch.setattr(io, "read_matrix", lambda spec: (read.append(spec), real(spec))[1])
-    found = json.loads(built(SEARCH + " -k 3 --rerank --json").out)
-    assert read == ["target.npy"]
-    model = load("model.bh")
-    index = HammingIndex(12).add(model.encode(np.load("source.npy"), "source"))
-    X = np.load("target.npy")
-    weights = model.query_weights(X, "target")
-    ids = index.search(model.encode(X, "target"), 3, weights=weights)[1]
-    assert [record["ids"] for record in found] == ids.tolist()
-
-
 def test_codes_may_come_from_encode(built: Run) -> None:
     assert built("encode model.bh source.npy --domain source --out codes.npy").code == 0
     assert built("index build codes.npy --bits 12 --out plain.bhi").code == 0
     assert built("encode model.bh target.npy --domain target --out queries.npy").code == 0
     plain = json.loads(built("search plain.bhi queries.npy -k 3 --json").out)
-    assert plain == json.loads(built(SEARCH + " -k 3 --json").out)
+    assert plain == json.loads(built(SEARCH + " -k 3 --hamming --json").out)
 
 
 def test_add_refuses_known_ids_upsert_replaces_remove_removes(built: Run) -> None:
@@ -196,11 +223,14 @@ def test_text_ids_from_every_format(run: Run) -> None:
     index = HammingIndex.load("new.bhi")
     assert (len(index), index.domains) == (108, {"source": 58, "target": 50})
     distances, ids = index.search(load("model.bh").encode(np.load("target.npy"), "target"), 3)
-    found = json.loads(run(SEARCH + " -k 3 --json").out)
+    found = json.loads(run(SEARCH + " -k 3 --hamming --json").out)
     assert [record["ids"] for record in found] == ids.tolist()
-    assert run(SEARCH + " -k 3").out.splitlines()[1].split()[1] == f"{ids[0, 0]}:{distances[0, 0]}"
+    assert (
+        run(SEARCH + " -k 3 --hamming").out.splitlines()[1].split()[1]
+        == f"{ids[0, 0]}:{distances[0, 0]}"
+    )
     for name in ("found.npz", "found.json", "found.parquet"):
-        assert run(f"{SEARCH} -k 3 --out {name}").code == 0
+        assert run(f"{SEARCH} -k 3 --hamming --out {name}").code == 0
     assert np.load("found.npz")["ids"].tolist() == ids.tolist()
     table = pytest.importorskip("pyarrow.parquet").read_table("found.parquet")
     assert table["id"].to_pylist() == ids.ravel().tolist()
@@ -243,7 +273,9 @@ def test_what_does_not_fit_is_refused(built: Run, refused: Refused) -> None:
         ("search new.bhi target.npy --model model.bh", "--domain source or"),
         ("search new.bhi target.npy --domain target", "--domain: needs --model"),
         ("search new.bhi codes.npy", "12 bits"),
-        ("search new.bhi codes.npy --rerank", "--rerank: needs --model"),
+        ("search new.bhi codes.npy --candidates 5", "--candidates: needs --model"),
+        (SEARCH + " --hamming --candidates 5", "--candidates: does not work with --hamming"),
+        (SEARCH + " --candidates 0", "0 is not at least 1"),
         ("search new.bhi codes.npy --search exact", "--search: needs --engine"),
         ("search new.bhi codes.npy --search nowhere", "--search"),
         ("search model.bh target.npy --model model.bh --domain target", "index"),

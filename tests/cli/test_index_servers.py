@@ -71,12 +71,43 @@ def built(run: Run, build: str, table: str) -> Run:
 
 def test_a_table_answers_as_a_file_does(built: Run, table: str, engine: str) -> None:
     assert built(f"index build source.npy {SOURCE} --tags tags.npy --out new.bhi").code == 0
-    for options in ("-k 7", "-k 3 --tag 1", "-k 3 --tag nothing"):
+    for options in ("-k 7", "-k 3 --candidates 9", "-k 3 --tag 1", "-k 3 --tag nothing"):
         file = json.loads(built(f"search new.bhi target.npy {TARGET} {options} --json").out)
         line = f"search {table} target.npy {TARGET} {engine} {options} --json"
         assert json.loads(built(line).out) == file
     assert built(f"search {table} target.npy {TARGET} {engine} -k 2 --out found.npz").code == 0
     assert np.load("found.npz")["ids"].shape == (50, 2)
+
+
+def test_corrections_are_stored_as_in_a_file(run: Run, table: str, engine: str) -> None:
+    np.save("ids.npy", np.arange(60) + 100)
+    assert run("encode itq.bh source.npy --out plain.npy").code == 0
+    for name, more in [("new.bhi", ""), (table, engine)]:
+        ended = run(f"index build source.npy --model itq.bh --out {name} {more}")
+        assert "60 of 4 bits, with corrections" in ended.out
+        assert run(f"index add {name} source.npy --model itq.bh --ids ids.npy {more}").err == ""
+        assert run(f"index add {name} plain.npy {more}").code == 0  # these have none
+    line = "source.npy --model itq.bh -k 9 --candidates 50 --json"
+    file = json.loads(run(f"search new.bhi {line}").out)
+    assert json.loads(run(f"search {table} {line} {engine}").out) == file
+    assert json.loads(run(f"index info {table} {engine} --json").out)["corrections"] is True
+    if pytest.importorskip("pyarrow"):
+        assert run("index export new.bhi new.parquet").code == 0
+        ended = run(f"index build new.parquet --out {table} --replace {engine}")
+        assert "180 of 4 bits, with corrections" in ended.out
+        assert json.loads(run(f"search {table} {line} {engine}").out) == file
+
+
+def test_a_table_without_corrections_stays_as_it_is(run: Run, table: str, engine: str) -> None:
+    build = f"index build source.npy --model itq.bh --no-corrections --out {table} {engine}"
+    assert "60 of 4 bits\n" in run(build).out
+    ended = run(f"index add {table} source.npy --model itq.bh {engine}")
+    assert ended.err == (
+        f"note: {table} has no corrections, so none were added; build it again to store them\n"
+    )
+    ended = run(f"search {table} source.npy --model itq.bh {engine}")
+    assert (ended.code, "has no corrections; codes are ranked by" in ended.err) == (0, True)
+    assert json.loads(run(f"index info {table} {engine} --json").out)["corrections"] is False
 
 
 def test_tags_in_a_file_may_be_text(run: Run) -> None:
@@ -134,8 +165,8 @@ def test_what_does_not_fit_is_refused(
         ("index add {table} codes.npy", "12 bits"),
         ("search {table} codes.npy", "12 bits"),
         (
-            "search {table} target.npy " + TARGET + " --rerank",
-            "--rerank: works with an index file only",
+            "index add {table} source.npy " + SOURCE + " --corrections",
+            "--corrections: the table {table} has no room for them",
         ),
         (
             "index build source.npy " + SOURCE + " --out {table}",

@@ -94,6 +94,19 @@ def test_ever_better_codes_displace_the_ones_before(rng):
     )
 
 
+def test_an_index_gives_its_corrections_by_id(rng):
+    codes, corrections = random_items(rng, 6, 24)
+    index = HammingIndex(24).add(codes[:2], [5, 1])
+    assert (index.has_corrections, index.corrections) == (False, None)
+    index.add(codes[2:], [9, 0, 3, 7], corrections=corrections[2:])
+    assert index.has_corrections
+    nan = np.full(2, np.nan)
+    expected = [corrections[3], nan, corrections[4], nan, corrections[5], corrections[2]]
+    np.testing.assert_array_equal(index.corrections, expected)
+    index.remove([9, 0, 3, 7])
+    assert not index.has_corrections
+
+
 def test_without_corrections_the_score_is_the_inner_product(rng):
     codes, _ = random_items(rng, 200, 24)
     W = rng.normal(size=(4, 24))

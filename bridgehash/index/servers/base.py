@@ -1,8 +1,9 @@
 """What all engines share: the interface of an index, URLs, names, and retries.
 
 `create_index` and `open_index` choose the engine by the URL and import its driver. An engine gives
-the same results as `HammingIndex`. An operation is repeated if its connection is lost, or if the
-server stopped it because of the operations of other clients.
+the same results as `HammingIndex`. It knows Hamming distances only: a search with weights gets the
+nearest codes from it and orders them here. An operation is repeated if its connection is lost, or
+if the server stopped it because of the operations of other clients.
 """
 
 from __future__ import annotations
@@ -33,9 +34,15 @@ from ..batch import (
     packed_codes,
 )
 from ..ids import MAX_ID, IdKind, Ids, check_kind, kind_of, parse_ids
+from ..state import as_words
+from ..weighted import ScoredCodes, Weights, rounded_weights
 
 PAUSES = (0.2, 1.0, 3.0, 8.0)  # seconds before the retries of an operation, times 0.5 to 1.5
 IDS_END = MAX_ID + 1
+CORRECTIONS = ("score_offset", "score_slope")  # columns or fields
+NO_CORRECTIONS = np.array([0, 1], np.float32)  # offset and slope if no code has any
+_CANDIDATES = 1000  # that a search with weights orders, or
+_CANDIDATES_PER_RESULT = 10  # times k if that is more
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _SCHEMES = ("postgresql", "postgres", "milvus")
 
@@ -71,6 +78,59 @@ class IndexInfo(NamedTuple):
     about: Mapping[str, str] = {}
     ids: IdKind = "numbers"
     ours: bool = True  # created by bridgehash
+    corrections: bool = False  # has room for them
+
+
+class Ranked(NamedTuple):
+    """Results of a search with weights, shape (n_queries, k), ordered by (score, id)."""
+
+    scores: NDArray[np.float32]  # infinite where there is no code
+    distances: NDArray[np.int32]  # by Hamming; n_bits + 1 where there is no code
+    ids: Ids
+
+
+class Candidates(NamedTuple):
+    """The nearest codes of one query by Hamming distance."""
+
+    distances: NDArray[Any]
+    ids: Ids
+    codes: NDArray[np.uint8]  # (n, n_bytes)
+    corrections: NDArray[np.float16] | None  # (n, 2), NaN where there are none
+    missing: NDArray[np.float32] = NO_CORRECTIONS  # offset and slope of codes that have none
+
+    def rows(self, rows: Any) -> Candidates:
+        """Return some codes."""
+        corrections = None if self.corrections is None else self.corrections[rows]
+        return Candidates(
+            self.distances[rows], self.ids[rows], self.codes[rows], corrections, self.missing
+        )
+
+
+class Ranking:
+    """The best candidates per query, found one query after another."""
+
+    def __init__(self, weights: Weights, k: int, n_bits: int, kind: IdKind) -> None:
+        self._weights = weights
+        self._shape = len(weights.steps), k, n_bits, kind
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything, because the work is repeated."""
+        distances, ids = no_neighbors(*self._shape)
+        self.results = Ranked(np.full(ids.shape, np.inf, np.float32), distances, ids)
+
+    def put(self, query: int, found: Candidates) -> None:
+        """Keep the best candidates of a query."""
+        by_id = np.argsort(found.ids, kind="stable")  # equal scores are ordered by row, hence by id
+        corrections = None if found.corrections is None else found.corrections[by_id].T
+        scored = ScoredCodes(as_words(found.codes[by_id]), corrections, found.missing)
+        weights = self._weights.part(slice(query, query + 1))
+        scores, rows = scored.ordered(weights, np.arange(scored.n)[None])
+        scores, best = scores[0, : self._shape[1]], by_id[rows[0, : self._shape[1]]]
+        for array, values in zip(
+            self.results, (scores, found.distances[best], found.ids[best]), strict=True
+        ):
+            array[query, : len(best)] = values
 
 
 class EngineSession(ABC):
@@ -135,6 +195,8 @@ class EngineIndex(ABC):
     n_bits : int
     search_mode : "exact" or "approximate"
     id_kind : "numbers" or "text"
+    has_corrections : bool
+        Whether the table or collection has room for corrections.
     about : dict of str
         Where the codes come from; stored on the server.
     """
@@ -150,6 +212,7 @@ class EngineIndex(ABC):
         self.n_bits = info.n_bits
         self.search_mode = info.search
         self.id_kind = info.ids
+        self.has_corrections = info.corrections
         self.about = dict(info.about)
         self._session = session
 
@@ -199,10 +262,14 @@ class EngineIndex(ABC):
         *,
         tags: ArrayLike | None = None,
         domain: ArrayLike | None = None,
+        corrections: ArrayLike | None = None,
     ) -> Self:
-        """Add packed codes, as `HammingIndex.add` does. Raises `InputError` if an id exists."""
+        """Add packed codes, as `HammingIndex.add` does. Raises `InputError` if an id exists.
+
+        Corrections are refused if the index was created without room for them.
+        """
         numbered = ids is None and self.id_kind == "numbers"
-        self._add(self._check(codes, ids, tags, domain), numbered=numbered)
+        self._add(self._check(codes, ids, tags, domain, corrections), numbered=numbered)
         return self
 
     def upsert(
@@ -212,9 +279,10 @@ class EngineIndex(ABC):
         *,
         tags: ArrayLike | None = None,
         domain: ArrayLike | None = None,
+        corrections: ArrayLike | None = None,
     ) -> Self:
-        """Add packed codes; codes with the same ids are replaced, tags and domain included."""
-        self._upsert(self._check(codes, ids, tags, domain))
+        """Add packed codes; items with the same ids are replaced, with all that belongs to them."""
+        self._upsert(self._check(codes, ids, tags, domain, corrections))
         return self
 
     def remove(self, ids: ArrayLike) -> int:
@@ -230,12 +298,62 @@ class EngineIndex(ABC):
         tags: Tags | None = None,
         match: Match = "any",
         domain: str | None = None,
-    ) -> tuple[NDArray[np.int32], Ids]:
-        """Return distances and ids of the k nearest codes per query, as `HammingIndex.search`."""
+        weights: ArrayLike | None = None,
+        n_candidates: int | None = None,
+    ) -> tuple[NDArray[np.int32] | NDArray[np.float32], Ids]:
+        """Return distances and ids of the k nearest codes per query, as `HammingIndex.search`.
+
+        With weights, return scores and ids (see `rank`).
+        """
+        if weights is not None:
+            ranked = self.rank(
+                codes, weights, k, n_candidates, tags=tags, match=match, domain=domain
+            )
+            return ranked.scores, ranked.ids
         packed, k = packed_codes(codes, self.n_bits), check_number(k, "k", 1, self.max_k)
         nothing = no_neighbors(len(packed), k, self.n_bits, self.id_kind)
         wanted = self._storable(parse_filter(tags, match, domain))
         return nothing if wanted is None else self._search(packed, k, wanted, nothing)
+
+    def rank(
+        self,
+        codes: ArrayLike,
+        weights: ArrayLike,
+        k: int = 10,
+        n_candidates: int | None = None,
+        *,
+        tags: Tags | None = None,
+        match: Match = "any",
+        domain: str | None = None,
+    ) -> Ranked:
+        """Return the k best of the nearest codes per query, by their scores.
+
+        The results are those of `HammingIndex.search` with the same weights and n_candidates.
+
+        Parameters
+        ----------
+        codes : uint8 array of shape (n_queries, n_bytes)
+            Packed codes of the queries.
+        weights : array of shape (n_queries, n_bits)
+            What each bit counts (`query_weights`).
+        k : int, default=10
+        n_candidates : int, optional
+            Number of nearest codes by Hamming distance that are scored. By default 1,000, or 10 k
+            if that is more.
+        tags, match, domain
+            As for `search`.
+        """
+        packed, k = packed_codes(codes, self.n_bits), check_number(k, "k", 1, self.max_k)
+        given = rounded_weights(weights, len(packed), self.n_bits)
+        if n_candidates is None:
+            depth = min(max(_CANDIDATES, _CANDIDATES_PER_RESULT * k), self.max_k)
+        else:
+            depth = max(k, check_number(n_candidates, "n_candidates", 1, self.max_k))
+        ranking = Ranking(given, k, self.n_bits, self.id_kind)
+        wanted = self._storable(parse_filter(tags, match, domain))
+        if wanted is not None:
+            self._rank(packed, int(depth), wanted, ranking)
+        return ranking.results
 
     def _storable(self, wanted: ItemFilter | None) -> ItemFilter | None:
         """Return a filter without tags that the server cannot store; None: nothing can match."""
@@ -275,6 +393,12 @@ class EngineIndex(ABC):
         """Return distances and ids; `nothing` has those of an empty result."""
 
     @abstractmethod
+    def _rank(
+        self, packed: NDArray[np.uint8], depth: int, wanted: ItemFilter, ranking: Ranking
+    ) -> None:
+        """Give the `depth` nearest codes of each query to a ranking."""
+
+    @abstractmethod
     def finish(self) -> None:
         """Build the indexes of the server; call it after a bulk load."""
 
@@ -298,8 +422,26 @@ class EngineIndex(ABC):
         ids: ArrayLike | None,
         tags: ArrayLike | None,
         domain: ArrayLike | None,
+        corrections: ArrayLike | None,
+        *,
+        may_miss: bool = False,
     ) -> Batch:
-        batch = checked_batch(codes, ids, tags, domain, self.n_bits, kind=self.id_kind)
+        if corrections is not None and not self.has_corrections:
+            raise InputError(
+                f"the {self.noun} {self.name} has no room for them; build it again with "
+                "corrections, or leave them out",
+                "corrections",
+            )
+        batch = checked_batch(
+            codes,
+            ids,
+            tags,
+            domain,
+            self.n_bits,
+            corrections=corrections,
+            may_miss=may_miss,
+            kind=self.id_kind,
+        )
         for entry in [] if batch.attributes is None else batch.attributes.entries:
             texts = [("domain", entry.domain), *(("tags", tag) for tag in entry.tags)]
             for argument, text in texts:
@@ -325,6 +467,7 @@ def create_index(
     *,
     search: SearchMode = "exact",
     ids: IdKind = "numbers",
+    corrections: bool = False,
     about: Mapping[str, str] | None = None,
     replace: bool = False,
 ) -> EngineIndex:
@@ -344,6 +487,8 @@ def create_index(
         Milvus.
     ids : "numbers" or "text", default="numbers"
         Kind of the ids.
+    corrections : bool, default=False
+        Make room for corrections, two numbers per code.
     about : dict of str, optional
         Where the codes come from; stored with them.
     replace : bool, default=False
@@ -352,7 +497,8 @@ def create_index(
     engine, n_bits = _engine(url), check_number(n_bits, "n_bits", 1, MAX_BITS)
     if ids not in get_args(IdKind):
         raise InputError(unknown("kind of ids", str(ids), get_args(IdKind)), "ids")
-    info = IndexInfo(n_bits, check_search_mode(search), dict(about or {}), ids)
+    mode = check_search_mode(search)
+    info = IndexInfo(n_bits, mode, dict(about or {}), ids, corrections=bool(corrections))
     check_name(name)
     session = engine.session_type(url)
     with session.close_on_error():
@@ -369,6 +515,8 @@ def build_index(
     *,
     tags: ArrayLike | None = None,
     domain: ArrayLike | None = None,
+    corrections: ArrayLike | None = None,
+    may_miss: bool = False,
     search: SearchMode = "exact",
     about: Mapping[str, str] | None = None,
     replace: bool = False,
@@ -380,8 +528,11 @@ def build_index(
     ----------
     url, name, n_bits, search, about
         As for `create_index`.
-    codes, ids, tags, domain
-        As for `HammingIndex.add`; default ids are 0, 1, ...
+    codes, ids, tags, domain, corrections
+        As for `HammingIndex.add`; default ids are 0, 1, ... Without corrections, the index has no
+        room for them.
+    may_miss : bool, default=False
+        Allow NaN as corrections of codes that have none.
     replace : bool, default=False
         Take the place of an index of this name, which is searched until then.
     reach : callable, optional
@@ -389,12 +540,14 @@ def build_index(
     """
     engine, n_bits = _engine(url), check_number(n_bits, "n_bits", 1, MAX_BITS)
     kind = "numbers" if ids is None else kind_of(parse_ids(ids))
-    info = IndexInfo(n_bits, check_search_mode(search), dict(about or {}), kind)
+    mode = check_search_mode(search)
+    info = IndexInfo(n_bits, mode, dict(about or {}), kind, corrections=corrections is not None)
     check_name(name)
     session = engine.session_type(url)
     with session.close_on_error():
         index = engine(session, name, info)
-        index._build(info, index._check(codes, ids, tags, domain), reach, replace=replace)
+        batch = index._check(codes, ids, tags, domain, corrections, may_miss=may_miss)
+        index._build(info, batch, reach, replace=replace)
     return index
 
 

@@ -1,11 +1,12 @@
 """An index in a collection of Milvus.
 
-The collection has the fields `id`, `code`, `domain` and `tags`; its description is JSON with the
-properties of the index. A code without tags has the empty tag. The collection has a name of its
-own; the name of the index is an alias, which is moved to a new collection in one step. Then the old
-one is dropped. A collection that is being dropped answers as if it were empty: an operation
-therefore asks afterwards whether the alias has moved, and if so it is repeated. A property of the
-collection says whether it is still being built.
+The collection has the fields `id`, `code`, `domain` and `tags`, and for corrections `score_offset`
+and `score_slope`, which no code may miss; its description is JSON with the properties of the index.
+A code without tags has the empty tag. The collection has a name of its own; the name of the index
+is an alias, which is moved to a new collection in one step. Then the old one is dropped. A
+collection that is being dropped answers as if it were empty: an operation therefore asks afterwards
+whether the alias has moved, and if so it is repeated. A property of the collection says whether it
+is still being built.
 
 Milvus orders equal distances at random, so `nearest` asks for more codes than needed until all ties
 at the k-th place are known. Milvus has no transactions: an operation is sent as requests of some
@@ -33,7 +34,18 @@ from ...codes import n_bytes
 from ..attributes import Attributes, ItemFilter
 from ..batch import Batch, id_exists
 from ..ids import EMPTY, MAX_BYTES, Ids, parse_ids
-from .base import IDS_END, ConnectionLost, EngineIndex, EngineSession, IndexInfo, Reach, parse_url
+from .base import (
+    CORRECTIONS,
+    IDS_END,
+    Candidates,
+    ConnectionLost,
+    EngineIndex,
+    EngineSession,
+    IndexInfo,
+    Ranking,
+    Reach,
+    parse_url,
+)
 
 T = TypeVar("T")
 
@@ -54,7 +66,8 @@ _ABANDONED = 3600  # seconds without a sign of a build
 _MOVES = 20  # of an alias during one operation
 _ROWS = 20_000  # per request
 _IDS = 5_000  # looked up per request
-_RESULTS = 200_000  # codes in one answer
+_RESULTS = 200_000  # codes in one answer, fewer if it has
+_BYTES = 1 << 25  # of their contents
 _HIGHEST_ID = 2**63 - 1
 _ROUNDS = 200  # of a bisection over ids
 
@@ -219,7 +232,9 @@ class MilvusIndex(EngineIndex):
             needed = {**_FIELDS, "id": _ID_FIELDS[content["ids"]]}
             if not (content[_MARK] and fields.items() >= needed.items()):
                 raise KeyError(_MARK)
-            return IndexInfo(*(content[field] for field in _PROPERTIES))
+            has = all(fields.get(field) == "FLOAT" for field in CORRECTIONS)
+            info = IndexInfo(*(content[field] for field in _PROPERTIES))
+            return info._replace(corrections=has)
         except (ValueError, TypeError, KeyError) as error:
             raise EngineError(
                 f"{session.place}: collection {name} was not created by bridgehash and is not "
@@ -293,8 +308,18 @@ class MilvusIndex(EngineIndex):
         ids: ArrayLike | None,
         tags: ArrayLike | None,
         domain: ArrayLike | None,
+        corrections: ArrayLike | None,
+        *,
+        may_miss: bool = False,
     ) -> Batch:
-        batch = super()._check(codes, ids, tags, domain)
+        batch = super()._check(codes, ids, tags, domain, corrections, may_miss=may_miss)
+        numbers = batch.corrections
+        if self.has_corrections and len(batch.ids) and (numbers is None or np.isnan(numbers).any()):
+            raise InputError(
+                f"the collection {self.name} has corrections, and Milvus needs them of all codes; "
+                "give them, or build the collection again without",
+                "corrections",
+            )
         entries = [] if batch.attributes is None else batch.attributes.entries
         if any(len(entry.tags) > _MAX_TAGS for entry in entries):
             raise InputError(f"more than {_MAX_TAGS} for one code; Milvus stores fewer", "tags")
@@ -357,36 +382,65 @@ class MilvusIndex(EngineIndex):
         nothing: tuple[NDArray[np.int32], Ids],
     ) -> tuple[NDArray[np.int32], Ids]:
         distances, ids = nothing
-        exact = self.search_mode == "exact"
-        n_probe = _N_LISTS if exact else min(self.n_probe, _N_LISTS)
-        rule = _rule(wanted)
-
-        def ask(collection: str, queries: NDArray[np.uint8], limit: int, extra: str) -> list[Hits]:
-            answers = self._session.call(
-                lambda client: client.search(
-                    collection,
-                    [row.tobytes() for row in queries],
-                    filter=" and ".join(part for part in (rule, extra) if part),
-                    limit=limit,
-                    search_params={"metric_type": "HAMMING", "params": {"nprobe": n_probe}},
-                    anns_field="code",
-                    **_STRONG,
-                )
-            )
-            return [
-                Hits(
-                    np.array([hit["distance"] for hit in hits], np.int64),
-                    parse_ids([hit["id"] for hit in hits]),
-                )
-                for hits in answers
-            ]
-
+        exact, ask = self.search_mode == "exact", partial(self._ask, wanted, ())
         found = self._on_current(
             lambda collection: nearest(packed, k, partial(ask, collection), exact=exact)
         )
         for i, hits in enumerate(found):
-            distances[i, : len(hits.ids)], ids[i, : len(hits.ids)] = hits
+            distances[i, : len(hits.ids)], ids[i, : len(hits.ids)] = hits[:2]
         return distances, ids
+
+    def _rank(
+        self, packed: NDArray[np.uint8], depth: int, wanted: ItemFilter, ranking: Ranking
+    ) -> None:
+        n_bytes, exact = packed.shape[1], self.search_mode == "exact"
+        fields = ("code", *(CORRECTIONS if self.has_corrections else ()))
+        ask, per_answer = partial(self._ask, wanted, fields), _BYTES // (n_bytes + 8)
+        step = max(1, _RESULTS // depth)
+
+        def work(collection: str) -> None:
+            ranking.clear()
+            for start in range(0, len(packed), step):
+                part = packed[start : start + step]
+                found = nearest(
+                    part, depth, partial(ask, collection), exact=exact, per_answer=per_answer
+                )
+                for query, hits in enumerate(found, start):
+                    ranking.put(query, _candidates(hits, n_bytes))
+
+        self._on_current(work)
+
+    def _ask(
+        self,
+        wanted: ItemFilter,
+        fields: tuple[str, ...],
+        collection: str,
+        queries: NDArray[np.uint8],
+        limit: int,
+        extra: str,
+    ) -> list[Hits]:
+        """Return the nearest codes of queries, with some fields, that match a filter."""
+        n_probe = _N_LISTS if self.search_mode == "exact" else min(self.n_probe, _N_LISTS)
+        answers = self._session.call(
+            lambda client: client.search(
+                collection,
+                [row.tobytes() for row in queries],
+                filter=" and ".join(part for part in (_rule(wanted), extra) if part),
+                limit=limit,
+                search_params={"metric_type": "HAMMING", "params": {"nprobe": n_probe}},
+                anns_field="code",
+                output_fields=list(fields),
+                **_STRONG,
+            )
+        )
+        return [
+            Hits(
+                np.array([hit["distance"] for hit in hits], np.int64),
+                parse_ids([hit["id"] for hit in hits]),
+                _contents([hit["entity"] for hit in hits], fields, queries.shape[1]),
+            )
+            for hits in answers
+        ]
 
     def finish(self) -> None:
         """Let the server write and index what was loaded; call it after a bulk load."""
@@ -404,6 +458,10 @@ class MilvusIndex(EngineIndex):
         fields = [{"domain": each.domain, "tags": list(each.tags) or [""]} for each in entries]
         columns = zip(batch.ids.tolist(), batch.codes, numbers.tolist(), strict=True)
         rows = [{"id": id_, "code": code.tobytes(), **fields[i]} for id_, code, i in columns]
+        if batch.corrections is not None:
+            pairs = batch.corrections.astype(np.float32).tolist()
+            for row, pair in zip(rows, pairs, strict=True):
+                row.update(zip(CORRECTIONS, pair, strict=True))
 
         def work(client: Any) -> None:
             nonlocal replace
@@ -494,6 +552,8 @@ def _create_collection(
             max_capacity=_MAX_TAGS,
             max_length=tag_bytes,
         )
+        for field in CORRECTIONS if info.corrections else ():
+            schema.add_field(field, DataType.FLOAT)
         index = client.prepare_index_params()
         index.add_index(
             "code",
@@ -593,12 +653,46 @@ class Hits(NamedTuple):
 
     distances: NDArray[np.int64]
     ids: Ids
+    contents: NDArray[np.uint8] | None = None  # bytes of codes, then of corrections
+
+    def rows(self, rows: Any) -> Hits:
+        """Return some codes."""
+        contents = None if self.contents is None else self.contents[rows]
+        return Hits(self.distances[rows], self.ids[rows], contents)
+
+    def by_id(self) -> Hits:
+        return self.rows(np.argsort(self.ids, kind="stable"))
 
 
 Ask = Callable[[NDArray[np.uint8], int, str], list[Hits]]  # queries, limit, filter
 
 
-def nearest(queries: NDArray[np.uint8], k: int, ask: Ask, *, exact: bool) -> list[Hits]:
+def _contents(
+    rows: list[dict[str, Any]], fields: tuple[str, ...], n_bytes: int
+) -> NDArray[np.uint8] | None:
+    """Return codes as bytes, followed by corrections, if these fields are asked for."""
+    if not fields:
+        return None
+    codes = [row["code"] for row in rows]
+    codes = [code if isinstance(code, bytes) else code[0] for code in codes]  # by version
+    parts = [np.frombuffer(b"".join(codes), np.uint8).reshape(len(rows), n_bytes)]
+    for field in fields[1:]:
+        numbers = np.array([row[field] for row in rows], np.float16)
+        parts.append(numbers.view(np.uint8).reshape(len(rows), 2))
+    return np.hstack(parts)
+
+
+def _candidates(hits: Hits, n_bytes: int) -> Candidates:
+    """Return codes and corrections from their bytes."""
+    contents = np.empty((0, n_bytes), np.uint8) if hits.contents is None else hits.contents
+    codes, rest = contents[:, :n_bytes], np.ascontiguousarray(contents[:, n_bytes:])
+    corrections = rest.view(np.float16) if rest.shape[1] else None
+    return Candidates(hits.distances, hits.ids, codes, corrections)
+
+
+def nearest(
+    queries: NDArray[np.uint8], k: int, ask: Ask, *, exact: bool, per_answer: int = _RESULTS
+) -> list[Hits]:
     """Return the k nearest codes per query by (distance, id).
 
     Without `exact`, ties at the k-th place are kept in the order of the server.
@@ -606,7 +700,7 @@ def nearest(queries: NDArray[np.uint8], k: int, ask: Ask, *, exact: bool) -> lis
     results: dict[int, Hits] = {}
     rows, limit = np.arange(len(queries)), min(MOST, 2 * k + 64)
     while len(rows):
-        step, incomplete = max(1, _RESULTS // limit), []
+        step, incomplete = max(1, min(_RESULTS, per_answer) // limit), []
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
             for row, hits in zip(part.tolist(), ask(queries[part], limit, ""), strict=True):
@@ -635,25 +729,28 @@ def _lowest_ties(query: NDArray[np.uint8], k: int, hits: Hits, ask: Ask) -> Hits
     at = hits.distances[k - 1 : k]
     below = hits.distances < at
     missing = k - int(below.sum())
-    ties = np.sort(hits.ids[hits.distances == at])
+    ties = hits.rows(hits.distances == at).by_id()
     lowest: Any = None  # id up to which there are too few ties
     for _ in range(_ROUNDS):  # fewer, unless codes are changed meanwhile
-        first = 0 if lowest is None else int(np.searchsorted(ties, lowest, "right"))
+        first = 0 if lowest is None else int(np.searchsorted(ties.ids, lowest, "right"))
         middle = (first + missing - 1) // 2  # up to the last of these there are enough
-        part = ask(query, MOST, _up_to(ties[middle]))[0]
-        here = np.sort(part.ids[part.distances == at])
-        if len(here) < missing:
-            lowest = ties[middle]
+        part = ask(query, MOST, _up_to(ties.ids[middle]))[0]
+        here = part.rows(part.distances == at).by_id()
+        if len(here.ids) < missing:
+            lowest = ties.ids[middle]
             continue
         ties = here
         if not _is_cut(part, MOST, at):
             break
-    return _first(
-        Hits(
-            np.concatenate([hits.distances[below], np.repeat(at, missing)]),
-            np.concatenate([hits.ids[below], ties[:missing]]),
-        ),
-        k,
+    return _first(_joined(hits.rows(below), ties.rows(slice(missing))), k)
+
+
+def _joined(a: Hits, b: Hits) -> Hits:
+    contents = None
+    if a.contents is not None and b.contents is not None:
+        contents = np.concatenate([a.contents, b.contents])
+    return Hits(
+        np.concatenate([a.distances, b.distances]), np.concatenate([a.ids, b.ids]), contents
     )
 
 
@@ -679,9 +776,8 @@ def _literal(value: Any) -> str:
 
 
 def _first(hits: Hits, k: int) -> Hits:
-    by_id = np.argsort(hits.ids, kind="stable")
-    order = by_id[np.argsort(hits.distances[by_id], kind="stable")][:k]
-    return Hits(hits.distances[order], hits.ids[order])
+    sorted_ = hits.by_id()
+    return sorted_.rows(np.argsort(sorted_.distances, kind="stable")[:k])
 
 
 def _reason(error: Any) -> str:

@@ -1,12 +1,13 @@
 """An index in a table of PostgreSQL, with pgvector.
 
-The table has the columns `id bigint` or `id text`, `code bit(n)`, `domain text` and `tags text[]`;
-a JSON comment holds the search mode and the origin of the codes. Every operation is one
-transaction, also a whole build: a table that is not complete is never seen, and a build that is
-killed leaves nothing. If the connection is lost, or the server ends the transaction in favour of
-another one, it is repeated. The answer to a commit can be lost too: a writing transaction therefore
-asks for its number first, and after a new connection the server says whether that number was
-committed. So nothing is done twice.
+The table has the columns `id bigint` or `id text`, `code bit(n)`, `domain text` and `tags text[]`,
+and for corrections `score_offset real` and `score_slope real`, null where a code has none; a JSON
+comment holds the search mode and the origin of the codes. Every operation is one transaction, also
+a whole build: a table that is not complete is never seen, and a build that is killed leaves
+nothing. If the connection is lost, or the server ends the transaction in favour of another one, it
+is repeated. The answer to a commit can be lost too: a writing transaction therefore asks for its
+number first, and after a new connection the server says whether that number was committed. So
+nothing is done twice.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import re
 import struct
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,15 +25,19 @@ from numpy.typing import NDArray
 from ..._core.errors import EngineError, InputError
 from ...codes import MAX_BITS
 from ..attributes import Attributes, ItemFilter
-from ..batch import Batch, id_exists
+from ..batch import Batch, id_exists, valid_corrections
 from ..ids import IdKind, Ids, kind_of, parse_ids
 from .base import (
+    CORRECTIONS,
     IDS_END,
+    NO_CORRECTIONS,
+    Candidates,
     Conflict,
     ConnectionLost,
     EngineIndex,
     EngineSession,
     IndexInfo,
+    Ranking,
     Reach,
     parse_url,
 )
@@ -82,20 +87,24 @@ UNION ALL SELECT 'constraint', conname FROM pg_constraint
 WHERE conrelid = to_regclass(quote_ident(%(table)s)) AND conindid = 0
 """
 _NEAREST = """
-SELECT q.place, near.id, near.distance
+SELECT q.place, near.id, near.distance {results}
 FROM unnest(%(queries)s::bit({bits})[]) WITH ORDINALITY AS q (code, place)
 CROSS JOIN LATERAL (
-    SELECT t.id, t.code <~> q.code AS distance FROM {table} t {where}
+    SELECT t.id, t.code <~> q.code AS distance {columns} FROM {table} t {where}
     ORDER BY t.code <~> q.code, t.{key} LIMIT %(k)s
 ) near
 ORDER BY q.place, near.distance, near.{key}
 """
+_MEANS = """
+SELECT avg(score_offset::float8), avg(score_slope::float8)
+FROM (SELECT score_offset, score_slope FROM {table} t {where}) known
+WHERE score_offset IS NOT NULL AND score_slope IS NOT NULL
+"""
 _REPLACE = """
-INSERT INTO {table} AS old (id, code, domain, tags)
-SELECT id, code, domain, tags FROM {new} ORDER BY id
-ON CONFLICT (id) DO UPDATE SET code = excluded.code, domain = excluded.domain, tags = excluded.tags
-WHERE (old.code, old.domain, old.tags)
-    IS DISTINCT FROM (excluded.code, excluded.domain, excluded.tags)
+INSERT INTO {table} AS old (id, {columns})
+SELECT id, {columns} FROM {new} ORDER BY id
+ON CONFLICT (id) DO UPDATE SET ({columns}) = ({given})
+WHERE ({known}) IS DISTINCT FROM ({given})
 """
 
 
@@ -286,13 +295,21 @@ class PostgresIndex(EngineIndex):
 
     def _upsert(self, batch: Batch) -> None:
         layout = sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(
-            _NEW, _columns(self.n_bits, self.id_kind)
+            _NEW, _layout(self.n_bits, self.id_kind, corrections=self.has_corrections)
+        )
+        names = ["code", "domain", "tags", *(CORRECTIONS if self.has_corrections else ())]
+        replace = sql.SQL(_REPLACE).format(
+            table=self._table,
+            new=_NEW,
+            columns=_listed(names),
+            given=_listed(names, "excluded."),
+            known=_listed(names, "old."),
         )
 
         def work(connection: Connection) -> None:
             connection.execute(layout)
             _copy(connection, _NEW, batch, self.n_bits)
-            connection.execute(sql.SQL(_REPLACE).format(table=self._table, new=_NEW))
+            connection.execute(replace)
 
         self._session.write(work)
 
@@ -315,27 +332,84 @@ class PostgresIndex(EngineIndex):
         wanted: ItemFilter,
         nothing: tuple[NDArray[np.int32], Ids],
     ) -> tuple[NDArray[np.int32], Ids]:
-        bits: Any = np.unpackbits(packed, axis=1, count=self.n_bits)
-        queries = [row.tobytes().decode("ascii") for row in bits + ord("0")]
-        statement, step = self._statement(wanted), max(1, min(_QUERIES, _RESULTS // k))
-        filters = {"tags": [tag for tag in wanted.tags or () if tag], "domain": wanted.domain}
+        statement = self._statement(wanted)
 
         def work(connection: Connection) -> tuple[NDArray[np.int32], Ids]:
             distances, ids = (array.copy() for array in nothing)
-            self._configure(connection, k)
-            for start in range(0, len(queries), step):
-                values = {"queries": queries[start : start + step], "k": k, **filters}
-                rows = connection.execute(statement, values, prepare=False, binary=True).fetchall()
-                if not rows:
-                    continue
-                places, near, D = (list(column) for column in zip(*rows, strict=True))
-                at: Any = np.array(places, np.int64)
+            for at, (near, D) in self._ask(connection, statement, packed, k, wanted):
                 ranks = np.arange(len(at)) - np.searchsorted(at, at)
-                distances[start + at - 1, ranks] = np.array(D, np.int64)
-                ids[start + at - 1, ranks] = parse_ids(near)
+                distances[at, ranks] = np.array(D, np.int64)
+                ids[at, ranks] = parse_ids(near)
             return distances, ids
 
         return self._session.read(self._table, work)
+
+    def _rank(
+        self, packed: NDArray[np.uint8], depth: int, wanted: ItemFilter, ranking: Ranking
+    ) -> None:
+        extra = ("code", *(CORRECTIONS if self.has_corrections else ()))
+        statement = self._statement(wanted, extra)
+
+        def work(connection: Connection) -> None:
+            missing = None
+            ranking.clear()
+            for at, (near, D, codes, *numbers) in self._ask(
+                connection, statement, packed, depth, wanted
+            ):
+                corrections = self._corrections(numbers) if numbers else None
+                if missing is None and corrections is not None and np.isnan(corrections).any():
+                    missing = self._means(connection, wanted)
+                found = Candidates(
+                    np.array(D, np.int64),
+                    parse_ids(near),
+                    np.frombuffer(b"".join(codes), np.uint8).reshape(len(at), -1)[:, 4:],
+                    corrections,
+                    NO_CORRECTIONS if missing is None else missing,
+                )
+                for query in np.unique(at).tolist():
+                    ranking.put(query, found.rows(slice(*np.searchsorted(at, [query, query + 1]))))
+
+        self._session.read(self._table, work)
+
+    def _ask(
+        self,
+        connection: Connection,
+        statement: sql.Composed,
+        packed: NDArray[np.uint8],
+        k: int,
+        wanted: ItemFilter,
+    ) -> Iterator[tuple[NDArray[np.int64], list[list[Any]]]]:
+        """Yield numbers of queries, increasing, and the columns of their nearest codes."""
+        bits: Any = np.unpackbits(packed, axis=1, count=self.n_bits)
+        queries = [row.tobytes().decode("ascii") for row in bits + ord("0")]
+        step = max(1, min(_QUERIES, _RESULTS // k))
+        self._configure(connection, k)
+        for start in range(0, len(queries), step):
+            values = {"queries": queries[start : start + step], "k": k, **_values(wanted)}
+            rows = connection.execute(statement, values, prepare=False, binary=True).fetchall()
+            if rows:
+                places, *columns = (list(column) for column in zip(*rows, strict=True))
+                yield start + np.array(places, np.int64) - 1, columns
+
+    def _corrections(self, numbers: list[list[float | None]]) -> NDArray[np.float16]:
+        """Return corrections of codes from their two columns; NaN where a number is null."""
+        pairs = np.array(numbers, np.float32).T
+        pairs[np.isnan(pairs).any(axis=1)] = np.nan
+        with np.errstate(over="ignore"):
+            halves = pairs.astype(np.float16)
+        if not valid_corrections(halves):
+            raise EngineError(
+                f"{self.place}: table {self.name} has a score_offset or score_slope that is not "
+                "finite as float16, or a negative score_slope; set both to null there"
+            )
+        return halves
+
+    def _means(self, connection: Connection, wanted: ItemFilter) -> NDArray[np.float32]:
+        """Return offset and slope of codes that have none: the means of the others."""
+        statement = sql.SQL(_MEANS).format(table=self._table, where=_where(wanted))
+        row = connection.execute(statement, _values(wanted)).fetchone()
+        assert row is not None
+        return NO_CORRECTIONS if row[0] is None else np.array(row, np.float64).astype(np.float32)
 
     def finish(self) -> None:
         """Build the indexes of the table; call it after the first bulk load."""
@@ -361,19 +435,18 @@ class PostgresIndex(EngineIndex):
             raise InputError(f"no {n} consecutive ids below 2**53 are free; give ids", "ids")
         return int(row[0])
 
-    def _statement(self, wanted: ItemFilter) -> sql.Composed:
-        rules = [] if wanted.domain is None else [sql.SQL("t.domain = %(domain)s")]
-        if wanted.tags is not None:
-            every, untagged = wanted.match == "all", "" in wanted.tags
-            overlap = "t.tags @> %(tags)s::text[]" if every else "t.tags && %(tags)s::text[]"
-            parts = [overlap] if any(wanted.tags) else []
-            parts += ["t.tags = '{{}}'"] if untagged else []
-            rules.append(sql.SQL("({})".format((" AND " if every else " OR ").join(parts))))
-        where = sql.SQL("WHERE ") + sql.SQL(" AND ").join(rules) if rules else sql.SQL("")
-        # Text is ordered by code points, whatever the collation of the column is.
-        key = sql.SQL("id" if self.id_kind == "numbers" else 'id COLLATE "C"')
-        bits = sql.Literal(self.n_bits)
-        return sql.SQL(_NEAREST).format(bits=bits, table=self._table, where=where, key=key)
+    def _statement(self, wanted: ItemFilter, extra: Sequence[str] = ()) -> sql.Composed:
+        """Return the search for codes, with columns besides id and distance."""
+        results = ["bit_send(near.code)" if name == "code" else f"near.{name}" for name in extra]
+        return sql.SQL(_NEAREST).format(
+            bits=sql.Literal(self.n_bits),
+            table=self._table,
+            where=_where(wanted),
+            # Text is ordered by code points, whatever the collation of the column is.
+            key=sql.SQL("id" if self.id_kind == "numbers" else 'id COLLATE "C"'),
+            columns=sql.SQL("".join(f", t.{name}" for name in extra)),
+            results=sql.SQL("".join(f", {result}" for result in results)),
+        )
 
     def _configure(self, connection: Connection, k: int) -> None:
         """Let this transaction scan all rows, or use the HNSW index."""
@@ -386,6 +459,22 @@ class PostgresIndex(EngineIndex):
             settings["hnsw.iterative_scan"] = "strict_order"
         for name, value in settings.items():
             connection.execute("SELECT set_config(%s, %s, true)", [name, value])
+
+
+def _where(wanted: ItemFilter) -> sql.Composable:
+    """Return the condition of a filter on the table t; `_values` has its values."""
+    rules = [] if wanted.domain is None else [sql.SQL("t.domain = %(domain)s")]
+    if wanted.tags is not None:
+        every, untagged = wanted.match == "all", "" in wanted.tags
+        overlap = "t.tags @> %(tags)s::text[]" if every else "t.tags && %(tags)s::text[]"
+        parts = [overlap] if any(wanted.tags) else []
+        parts += ["t.tags = '{{}}'"] if untagged else []
+        rules.append(sql.SQL("({})".format((" AND " if every else " OR ").join(parts))))
+    return sql.SQL("WHERE ") + sql.SQL(" AND ").join(rules) if rules else sql.SQL("")
+
+
+def _values(wanted: ItemFilter) -> dict[str, Any]:
+    return {"tags": [tag for tag in wanted.tags or () if tag], "domain": wanted.domain}
 
 
 def _was_committed(connection: Connection, number: str) -> bool:
@@ -429,21 +518,27 @@ def _create_extension(session: PostgresSession) -> None:
 
 def _create_table(connection: Connection, name: str, info: IndexInfo) -> None:
     table = sql.Identifier(name)
-    columns = _columns(info.n_bits, info.ids)
+    columns = _layout(info.n_bits, info.ids, corrections=info.corrections)
     connection.execute(sql.SQL("CREATE TABLE {} ({})").format(table, columns))
     text = json.dumps({_MARK: 2, "search": info.search, "about": info.about})
     comment = sql.SQL("COMMENT ON TABLE {} IS {}").format(table, sql.Literal(text))
     connection.execute(comment)
 
 
-def _columns(n_bits: int, kind: str) -> sql.Composed:
+def _layout(n_bits: int, kind: str, *, corrections: bool) -> sql.Composed:
     """Return the columns of a table of codes."""
     layout = (
         "id {} PRIMARY KEY, code bit({}) NOT NULL, domain text NOT NULL DEFAULT '', "
         "tags text[] NOT NULL DEFAULT '{{}}'"
     )
+    layout += "".join(f", {name} real" for name in CORRECTIONS if corrections)
     key = sql.SQL("bigint" if kind == "numbers" else 'text COLLATE "C"')
     return sql.SQL(layout).format(key, sql.Literal(n_bits))
+
+
+def _listed(names: Sequence[str], table: str = "") -> sql.SQL:
+    """Return names of columns, separated by commas."""
+    return sql.SQL(", ".join(table + name for name in names))
 
 
 def _create_indexes(connection: Connection, name: str, search: str) -> None:
@@ -513,9 +608,10 @@ def _describe_table(connection: Connection, name: str, place: str) -> IndexInfo 
     except ValueError:
         content = {}
     ours = isinstance(content, dict) and _MARK in content
+    has = all(columns.get(column) == "real" for column in CORRECTIONS)
     if not ours:
-        return IndexInfo(int(length[1]), ids=kind, ours=False)
-    return IndexInfo(int(length[1]), content["search"], content["about"], kind)
+        return IndexInfo(int(length[1]), ids=kind, ours=False, corrections=has)
+    return IndexInfo(int(length[1]), content["search"], content["about"], kind, corrections=has)
 
 
 def _holds_no_codes(place: str, name: str) -> EngineError:
@@ -560,8 +656,9 @@ def _copy(
     reach: Reach = lambda done, total: None,
 ) -> None:
     """Send a batch with COPY, in PostgreSQL's binary format."""
-    statement = sql.SQL("COPY {} (id, code, domain, tags) FROM STDIN (FORMAT binary)")
-    with connection.cursor().copy(statement.format(table)) as copy:
+    names = ["id", "code", *(() if batch.corrections is None else CORRECTIONS), "domain", "tags"]
+    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(table, _listed(names))
+    with connection.cursor().copy(statement) as copy:
         copy.write(b"PGCOPY\n\xff\r\n\x00" + bytes(8))
         n = len(batch.ids)
         for start in range(0, n, _ROWS):
@@ -572,31 +669,56 @@ def _copy(
 
 
 def _binary_rows(batch: Batch, n_bits: int) -> Iterator[bytes]:
-    """Yield rows of four fields, each after its length."""
+    """Yield rows of four fields, or six with corrections, each after its length."""
     n, n_bytes = batch.codes.shape
+    n_fields = 4 if batch.corrections is None else 6
     entries, numbers = batch.attributes or ([Attributes()], np.zeros(n, np.intp))
     tails = [_text_field(entry.domain) + _array_field(entry.tags) for entry in entries]
     codes: Any = np.empty(n, [("size", ">i4"), ("n_bits", ">i4"), ("code", "u1", (n_bytes,))])
     codes["size"], codes["n_bits"], codes["code"] = 4 + n_bytes, n_bits, batch.codes
+    missing: Any = np.zeros(n, bool)
+    if batch.corrections is not None:
+        codes = _with_corrections(codes, batch.corrections)
+        missing = np.isnan(batch.corrections[:, 0])
     if kind_of(batch.ids) == "numbers":
         heads: Any = np.empty(n, [("n_fields", ">i2"), ("size", ">i4"), ("id", ">i8")])
-        heads["n_fields"], heads["size"], heads["id"] = 4, 8, batch.ids
-        if len(tails) == 1:  # rows of one width
+        heads["n_fields"], heads["size"], heads["id"] = n_fields, 8, batch.ids
+        if len(tails) == 1 and not missing.any():  # rows of one width
             parts = (heads, codes, np.frombuffer(tails[0] * n, np.uint8))
             yield np.hstack([part.view(np.uint8).reshape(n, -1) for part in parts]).tobytes()
             return
         first = [bytes(head) for head in heads.view((np.void, heads.itemsize)).tolist()]
     else:
-        first = [_HEAD.pack(4) + _text_field(text) for text in batch.ids.tolist()]
+        first = [_HEAD.pack(n_fields) + _text_field(text) for text in batch.ids.tolist()]
     rows = codes.view((np.void, codes.itemsize)).tolist()
-    for head, code, number in zip(first, rows, numbers.tolist(), strict=True):
+    for head, code, number, none in zip(
+        first, rows, numbers.tolist(), missing.tolist(), strict=True
+    ):
         yield head
-        yield code
+        yield code[: 8 + n_bytes] + _NULLS if none else code
         yield tails[number]
+
+
+def _with_corrections(codes: Any, corrections: NDArray[np.float16]) -> Any:
+    """Return fields of codes, followed by the fields of their corrections."""
+    fields: Any = np.empty(
+        len(codes),
+        [
+            ("code", codes.dtype),
+            ("offset_size", ">i4"),
+            ("offset", ">f4"),
+            ("slope_size", ">i4"),
+            ("slope", ">f4"),
+        ],
+    )
+    fields["code"], fields["offset_size"], fields["slope_size"] = codes, 4, 4
+    fields["offset"], fields["slope"] = corrections.T
+    return fields
 
 
 _HEAD = struct.Struct(">h")  # number of fields
 _FIELD = struct.Struct(">i")  # length
+_NULLS = 2 * _FIELD.pack(-1)  # instead of two fields
 _ARRAY = struct.Struct(">iii")  # dimensions, whether there are nulls, type of the elements
 _TEXT_TYPE = 25
 

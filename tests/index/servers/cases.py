@@ -9,6 +9,7 @@ import numpy as np
 from bridgehash._core.errors import InputError
 from bridgehash.codes import pack
 from bridgehash.index import HammingIndex
+from bridgehash.index.ids import is_id
 
 # Quotes, escapes, blanks and other scripts must be stored unchanged.
 TAGS = ["", "shoes", "a'b\"c", "x\\ny", "line\nbreak", "\\", "日本", " shoes", "{a,b}", "NULL"]
@@ -75,6 +76,73 @@ def check_same_answers(index: Any, *, n: int = 700) -> None:
     assert_same_answers(index, twin, queries[:2], n + 5)
     assert len(index) == n
     assert index.domains == twin.domains
+
+
+def random_corrections(rng: np.random.Generator, n: int) -> Any:
+    """Few different numbers, so that scores are often equal."""
+    return (rng.integers(0, 4, (n, 2)) / 2).astype(np.float16)
+
+
+def assert_same_ranking(
+    index: Any, twin: HammingIndex, queries: Any, W: Any, k: int, n_candidates: int, filters: Any
+) -> None:
+    ours = index.rank(queries, W, k, n_candidates, **filters)
+    expected = twin.search(queries, k, weights=W, n_candidates=n_candidates, **filters)
+    np.testing.assert_array_equal(ours.ids, expected[1])
+    np.testing.assert_array_equal(ours.scores, expected[0])
+    assert (ours.scores.dtype, ours.ids.dtype) == (np.float32, expected[1].dtype)
+    for query, row, distances in zip(queries, ours.ids, ours.distances, strict=True):
+        found = is_id(row)
+        codes = twin.get(row[found]).codes
+        assert distances[found].tolist() == np.bitwise_count(codes ^ query).sum(axis=1).tolist()
+        assert (distances[~found] == index.n_bits + 1).all()
+
+
+def check_same_ranking(index: Any, *, n: int = 600, n_missing: int = 0) -> None:
+    """With ties at nearly every place, and `n_missing` codes without corrections."""
+    rng = np.random.default_rng(index.n_bits)
+    codes = random_codes(rng, n, index.n_bits, spread=0.3)
+    ids, tags = named(index, rng.permutation(5 * n)[:n]), random_tags(rng, n)
+    domains, corrections = random_domains(rng, n), random_corrections(rng, n)
+    twin = HammingIndex(index.n_bits)
+    for one in (index, twin):
+        for some, numbers in [(slice(n_missing), None), (slice(n_missing, n), corrections)]:
+            if index.has_corrections and numbers is not None:
+                more = {"corrections": numbers[some]}
+            else:
+                more = {}
+            part = {"tags": tags[some], "domain": domains[some], **more}
+            if len(codes[some]):
+                one.add(codes[some], ids[some], **part)
+    W = rng.normal(size=(7, index.n_bits)).round()
+    queries = pack(W)
+    for filters in FILTERS:
+        assert_same_ranking(index, twin, queries, W, 9, 40, filters)
+    for k, depth in [(1, 1), (30, 5), (n + 5, n), (5, 2 * n)]:
+        assert_same_ranking(index, twin, queries[:2], W[:2], k, depth, {})
+    every = index.search(queries, 5, weights=W)  # fewer codes than the default depth
+    for ours, expected in zip(every, twin.search(queries, 5, weights=W), strict=True):
+        np.testing.assert_array_equal(ours, expected)
+    assert index.search(queries[:0], 3, weights=W[:0])[0].shape == (0, 3)
+    for wrong, reason in [
+        ({"weights": W[:3]}, "weights"),
+        ({"weights": W * np.nan}, "weights"),
+        ({"weights": W, "n_candidates": 0}, "n_candidates"),
+    ]:
+        for one in (index, twin):
+            assert _outcome(one, lambda one: one.search(queries, 3, **wrong))[1] == reason  # noqa: B023
+    if index.has_corrections:
+        replaced, others = codes[: n // 2], random_corrections(rng, n // 2)
+        for one in (index, twin):
+            one.upsert(replaced, ids[: n // 2], corrections=others)
+        assert_same_ranking(index, twin, queries, W, 9, 40, {})
+        bad = np.full((1, 2), np.nan)
+        for numbers in (bad, others[:2], others.astype(int)[:1]):
+            same_outcome(
+                index,
+                twin,
+                lambda one: one.add(codes[:1], named(one, [0]), corrections=numbers),  # noqa: B023
+            )
 
 
 def check_operations(index: Any, seed: int, n_steps: int) -> None:

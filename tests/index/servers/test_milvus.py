@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bridgehash import ITQ, save
 from bridgehash._core.errors import EngineError, InputError
 from bridgehash.cli.main import main
 from bridgehash.index import HammingIndex
@@ -36,6 +37,7 @@ from tests.index.servers.cases import (
     check_kinds_of_ids,
     check_operations,
     check_same_answers,
+    check_same_ranking,
     random_codes,
 )
 from tests.servers import Proxy
@@ -100,6 +102,31 @@ def test_answers_are_those_of_the_index_in_memory(
     make: Make, url: str, n_bits: int, ids: str
 ) -> None:
     check_same_answers(make(n_bits, url=f"{url}?shards=2", ids=ids))
+
+
+@pytest.mark.parametrize("corrections", [False, True])
+@pytest.mark.parametrize(("n_bits", "ids"), [(12, "text"), (70, "numbers")])
+def test_codes_are_ranked_as_in_memory(
+    make: Make, n_bits: int, ids: str, corrections: bool
+) -> None:
+    check_same_ranking(make(n_bits, ids=ids, corrections=corrections))
+
+
+def test_corrections_are_given_for_all_codes_or_for_none(make: Make, url: str) -> None:
+    index = make(8)
+    with pytest.raises(InputError, match="has no room for them; build it again"):
+        index.add([[1]], corrections=np.ones((1, 2)))
+    numbers = np.array([[1.0, 2.0], [np.nan, np.nan]])
+    with pytest.raises(InputError, match="Milvus needs them of all codes"):
+        build_index(url, "corrected", 8, [[1], [2]], corrections=numbers, may_miss=True)
+    assert not index_exists(url, "corrected")
+    with build_index(url, "corrected", 8, [[1]], corrections=numbers[:1]) as built:
+        with pytest.raises(InputError, match="Milvus needs them of all codes"):
+            built.add([[2]])
+        assert len(built.add([[2]], corrections=numbers[:1])) == 2
+    with open_index(url, "corrected") as opened:
+        assert opened.has_corrections
+        opened.drop()
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -418,6 +445,20 @@ def test_the_command_line_works_on_a_collection(
         assert main(["search", name, "codes.npy", *engine, "--tag", "1", "--json"]) == 0
         found.append(json.loads(capsys.readouterr().out))
     assert found[0] == found[1]
+    rows = np.random.default_rng(1).normal(size=(300, 20))
+    np.save("rows.npy", rows)
+    save(ITQ(n_bits=16, random_state=0).fit(rows), "itq.bh")
+    found = []
+    for place in ("--out photos.bhi", f"--out photos --engine {url}"):
+        assert main(f"index build rows.npy --model itq.bh --replace {place}".split()) == 0
+        name, *engine = place.removeprefix("--out ").split()
+        assert "with corrections" in capsys.readouterr().out
+        search = f"search {name} rows.npy --model itq.bh --candidates 40 --json"
+        assert main([*search.split(), *engine]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0] == found[1]
+    assert main(f"index add photos codes.npy --engine {url}".split()) == 2
+    assert "--corrections: the collection photos has corrections" in capsys.readouterr().err
     assert main(f"index info photos --engine {url}".split()) == 0
     assert "300" in capsys.readouterr().out
     assert main(f"index info lost --engine {url}".split()) == 2

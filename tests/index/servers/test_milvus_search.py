@@ -35,7 +35,7 @@ class Server:
         answers = []
         for row in hamming(queries, self.codes[seen]).astype(np.int64):
             order = np.lexsort((self.rng.random(len(row)), row))[:limit]
-            answers.append(Hits(row[order], self.ids[seen][order]))
+            answers.append(Hits(row[order], self.ids[seen][order], self.codes[seen][order]))
         return answers
 
 
@@ -60,6 +60,7 @@ def test_answers_are_those_of_the_index_in_memory() -> None:
             m = min(n, k)
             np.testing.assert_array_equal(hits.ids, expected[row, :m], f"{n} {k} {spread} {gap}")
             np.testing.assert_array_equal(hits.distances, D[row, :m])
+            assert (hamming(queries[row : row + 1], hits.contents) == hits.distances).all()
         assert server.rounds <= 40 * len(queries)
 
 

@@ -21,6 +21,7 @@ from tests.index.servers.cases import (
     check_kinds_of_ids,
     check_operations,
     check_same_answers,
+    check_same_ranking,
     random_codes,
 )
 from tests.servers import Proxy
@@ -80,6 +81,20 @@ def test_answers_are_those_of_the_index_in_memory(make: Make, n_bits: int, ids: 
     check_same_answers(make(n_bits, ids=ids))
 
 
+@pytest.mark.parametrize("n_missing", [0, 100, 600])
+@pytest.mark.parametrize(("n_bits", "ids"), [(12, "text"), (70, "numbers")])
+def test_codes_are_ranked_as_in_memory(make: Make, n_bits: int, ids: str, n_missing: int) -> None:
+    check_same_ranking(make(n_bits, ids=ids, corrections=True), n_missing=n_missing)
+
+
+def test_codes_without_corrections_are_ranked_by_their_agreement(make: Make) -> None:
+    index = make(12)
+    check_same_ranking(index)
+    with pytest.raises(InputError, match="has no room for them; build it again") as error:
+        index.add([[1, 16]], corrections=np.ones((1, 2)))
+    assert error.value.argument == "corrections"
+
+
 @pytest.mark.parametrize(("n_bits", "seed"), [(5, 0), (70, 1)])
 @pytest.mark.parametrize("ids", ["numbers", "text"])
 def test_any_changes_leave_the_answers_of_the_index_in_memory(
@@ -118,6 +133,46 @@ def test_a_built_index_has_ids_of_the_kind_it_was_given(postgres_url: str, name:
     with open_index(postgres_url, name) as index:
         assert index.id_kind == "text"
         assert index.search([[0]], 2, tags=["x", "y"], match="all")[1].tolist() == [["a", None]]
+
+
+def test_a_built_index_has_room_for_corrections_if_it_has_some(
+    postgres_url: str, name: str, execute: Any
+) -> None:
+    numbers = np.array([[1.5, 0.25], [np.nan, np.nan]])
+    options: Any = {"may_miss": True, "corrections": numbers}
+    with build_index(postgres_url, name, 8, [[1], [2]], [5, 3], **options) as index:
+        assert index.has_corrections
+    with open_index(postgres_url, name) as index:
+        assert index.has_corrections
+        index.add([[4]], [7]).upsert([[1], [2]], [5, 4], corrections=[[2.0, 0.5], [1.0, 0.0]])
+        index.upsert([[4]], [4])
+    rows = execute(f"SELECT id, score_offset, score_slope FROM {name} ORDER BY id").fetchall()
+    assert rows == [(3, None, None), (4, None, None), (5, 2.0, 0.5), (7, None, None)]
+    with (
+        pytest.raises(InputError, match="NaN"),
+        build_index(postgres_url, name, 8, [[1], [2]], corrections=numbers, replace=True),
+    ):
+        pass
+    build_index(postgres_url, name, 8, [[1]], replace=True).close()
+    with open_index(postgres_url, name) as index:
+        assert not index.has_corrections
+
+
+def test_a_table_of_others_may_have_corrections(postgres_url: str, name: str, execute: Any) -> None:
+    columns = "id bigint PRIMARY KEY, code bit(8), domain text, tags text[]"
+    execute(f"CREATE TABLE {name} ({columns}, score_offset real, score_slope real)")
+    execute(f"INSERT INTO {name} VALUES (1, B'11110000', '', '{{}}', 1, 2)")
+    execute(f"INSERT INTO {name} VALUES (2, B'11110000', '', '{{}}', 3, NULL)")
+    with open_index(postgres_url, name) as index:
+        assert index.has_corrections
+        query: Any = ([[0b11110000]], np.ones((1, 8)))
+        assert index.rank(*query, k=2).scores.tolist() == [[1, 1]]  # both with offset 1, slope 2
+        execute(f"UPDATE {name} SET score_slope = -1 WHERE id = 2")
+        with pytest.raises(EngineError, match="negative score_slope; set both to null"):
+            index.rank(*query)
+        execute(f"UPDATE {name} SET score_slope = 1, score_offset = 'infinity' WHERE id = 2")
+        with pytest.raises(EngineError, match="not finite"):
+            index.rank(*query)
 
 
 def test_a_code_is_its_bits_first_bit_first(make: Make, execute: Any, name: str) -> None:
@@ -219,6 +274,23 @@ def test_a_connection_lost_between_operations_is_opened_again(
     proxy.cut()
     assert through.remove([3, 2]) == 2
     assert proxy.n_connections == 5
+
+
+def test_a_ranking_whose_connection_is_lost_begins_again(
+    proxy: Proxy, through: PostgresIndex, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_tables, "_QUERIES", 1)
+    n_sent = 0
+
+    def is_third_query(data: bytes) -> bool:
+        nonlocal n_sent
+        n_sent += b"bit_send" in data
+        return b"bit_send" in data and n_sent == 3
+
+    proxy.watch = is_third_query
+    found = through.search([[0, 0]] * 3, 2, weights=np.ones((3, 12)))
+    assert found[1].tolist() == [[0, 1]] * 3
+    assert (n_sent, proxy.n_connections) == (6, 2)
 
 
 def test_a_backend_that_is_ended_is_replaced(make: Make, execute: Any) -> None:
