@@ -32,6 +32,7 @@ from .joining import (
     class_codes,
     initial_encoders,
     learn_to_join,
+    read_rows,
 )
 from .partial import RowSums, add_rows, begin_sums
 from .presets import NAMED_PARTS, PRESETS, Published, part, preset
@@ -516,6 +517,7 @@ class ATH(BaseTransferHasher):
         (3, 2)
         """
         check_is_fitted(self, "encoders_")
+        X = read_rows(X, "X")
         joined = learn_to_join(
             self, name, X, to, X_to, codes_to, y=y, y_to=y_to, pairs=pairs, method=method,
             verbose=verbose,

@@ -101,7 +101,7 @@ def learn_to_join(
         raise InputError(unknown("domain", to, list(model.encoders_)), "to")
     frozen: Any = codes_to
     if X_to is not None:
-        X_to = _rows(X_to, "X_to")
+        X_to = read_rows(X_to, "X_to")
         frozen = model.encoder(to) if codes_to is None else (model.encoder(to), codes_to)
     elif codes_to is None:
         if y is None or pairs is not None or y_to is not None:
@@ -112,7 +112,6 @@ def learn_to_join(
                 f"missing; this model has learned no classes: give rows of {to}", "X_to"
             )
         frozen, y_to = model.class_codes_, np.asarray(model.classes_)
-    X = _rows(X, "X")
     labels = {to: y_to, name: y}
     if method is None:
         known = {domain: np.asarray(each) for domain, each in labels.items() if each is not None}
@@ -125,5 +124,6 @@ def learn_to_join(
     )
 
 
-def _rows(X: Any, name: str) -> Array:
+def read_rows(X: Any, name: str) -> Array:
+    """Return the rows of a domain, in any form that `fit` takes, as a validated array."""
     return check_domain(X if isinstance(X, np.ndarray) else read_all(X, name), name)

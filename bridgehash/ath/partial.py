@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from .._core.arrays import to_numpy
 from .._core.errors import InputError, unknown
 from .._core.linalg import Array, SPDSolver
-from .._core.validation import UNKNOWN, check_domain, check_labels, classes_of
+from .._core.validation import UNKNOWN, check_labels, classes_of
 from ..codes import pack, unpack
 from ..models.encoder import LinearEncoder
 from ..models.feature_maps import RowsAndKernel
 from .class_codes import ClassCodes, further_words
-from .joining import changed_bits
+from .joining import changed_bits, read_rows
 from .presets import part
 
 Words = dict[Any, Array]  # by class, ±1
@@ -111,7 +111,7 @@ def class_words(ath: Any) -> Words:
 
 def labelled(X: Any, y: Any, name: str) -> tuple[Array, NDArray[Any]]:
     """Return the rows of known class, and their classes."""
-    rows = check_domain(X, f"X[{name!r}]")
+    rows = read_rows(X, f"X[{name!r}]")
     if y is None:
         raise InputError(f"missing; partial_fit needs labels of {name}", f"y[{name!r}]")
     labels = check_labels(y, len(rows), f"y[{name!r}]")

@@ -216,8 +216,10 @@ def _common_scale(encoder: LinearEncoder) -> float:
 
 def _some_rows(X: Any) -> Array:
     """Return evenly spaced training rows."""
-    numbers = np.unique(np.linspace(0, len(X) - 1, min(len(X), _MAX_ROWS)).astype(np.intp))
-    return as_blocks(X).take(numbers) if needs_reading(X) else take_rows(X, numbers)
+    rows = as_blocks(X) if needs_reading(X) else X
+    n = rows.shape[0]
+    numbers = np.unique(np.linspace(0, n - 1, min(n, _MAX_ROWS)).astype(np.intp))
+    return rows.take(numbers) if needs_reading(X) else take_rows(rows, numbers)
 
 
 def _rms(lengths: NDArray[Any]) -> float:

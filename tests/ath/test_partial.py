@@ -76,6 +76,18 @@ def test_a_new_class_gets_a_word_of_its_own(rows, text):
     assert precision(model.encode(Z, "target"), model.encode(X, "source"), y, y) > 0.9
 
 
+def test_rows_come_in_any_form_that_fit_takes(rows, tmp_path):
+    X, Z, y = rows
+    np.save(tmp_path / "rows.npy", X)
+    labels, codes = {"y_source": y, "y_target": y}, []
+    for form in (X, X.tolist(), tmp_path / "rows.npy"):
+        model = ATH.supervised(BITS, random_state=0).partial_fit(form, Z, **labels)
+        model.partial_fit(form, y_source=y)
+        codes.append(model.join("more", form, y=y).encode(X, "more"))
+    for other in codes[1:]:
+        np.testing.assert_array_equal(other, codes[0])
+
+
 def test_rows_without_a_label_do_not_count(rows):
     X, Z, y = rows
     one, other = (ATH.supervised(BITS, random_state=0) for _ in range(2))
