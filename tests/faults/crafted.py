@@ -251,7 +251,9 @@ def outcome(path):
 def used(model):
     rng = np.random.default_rng(0)
     if isinstance(model, BaseTransferHasher):
-        encoders = [(model.encoder(d), lambda X, d=d: model.encode(X, d)) for d in DOMAINS]
+        encoders = [
+            (encoder, lambda X, d=d: model.encode(X, d)) for d, encoder in model.encoders_.items()
+        ]
     elif isinstance(model, BaseHasher):
         encoders = [(model.encoder_, model.encode)]
     elif isinstance(model, LinearEncoder):
@@ -273,9 +275,6 @@ def used(model):
         if bits[:, n_bits:].any() or (bits[:, :n_bits] != (H > 0))[clear].any():
             return "wrong bits"
     return "right"
-
-
-DOMAINS = ("source", "target")
 
 
 def formula(encoder, X):
