@@ -228,7 +228,7 @@ def write_codes(
     if corrections is not None and corrections.shape != (len(codes), 2):
         raise InputError(f"corrections of shape {corrections.shape} for {len(codes)} codes")
     is_npy = path.suffix.lower() == ".npy"
-    if is_npy:  # first: whoever sees the codes sees their corrections too
+    if is_npy:  # before the codes, so that codes never lack their corrections
         _write_corrections(corrections_path(path), corrections)
     with named(path, writing=True), atomic_write(path) as temporary:
         _WRITERS[path.suffix.lower()](
