@@ -34,7 +34,7 @@ from .joining import (
     learn_to_join,
     read_rows,
 )
-from .partial import RowSums, add_rows, begin_sums
+from .partial import RowSums, add_rows, begin_sums, check_settings
 from .presets import NAMED_PARTS, PRESETS, Published, part, preset
 
 
@@ -446,6 +446,7 @@ class ATH(BaseTransferHasher):
             rows = {name: X for name, (X, _) in given.items() if X is not None}
             labels = {name: each for name, (_, each) in given.items() if each is not None}
         if not hasattr(self, "encoders_"):
+            check_settings(self)
             self.fit(rows, y=labels)
             self._sums = begin_sums(self, rows, labels)
             return self

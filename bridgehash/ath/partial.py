@@ -65,19 +65,23 @@ class RowSums:
         return after
 
 
-def begin_sums(ath: Any, X: Mapping[str, Any], y: Mapping[str, Any]) -> dict[str, RowSums]:
-    """Return the sums of a fit; raise `InputError` if it is not determined by them."""
+def check_settings(ath: Any) -> None:
+    """Raise `InputError` if sums over rows do not determine a fit with these settings."""
     alone = (ath.lam, ath.beta_source, ath.beta_target) == (0.0, 0.0, 0.0)
     if not (alone and isinstance(part(ath, "codes"), ClassCodes) and ath.center == "classes"):
         raise InputError(
             "partial_fit needs a fit by class words alone, such as ATH.supervised or ATH.kernel; "
             "use fit(..., initial=model) to stay close to an earlier model"
         )
+    if ath.feature_map is not None and isinstance(part(ath, "feature_map"), RowsAndKernel):
+        raise InputError("RowsAndKernel cannot be used with partial_fit", "feature_map")
+
+
+def begin_sums(ath: Any, X: Mapping[str, Any], y: Mapping[str, Any]) -> dict[str, RowSums]:
+    """Return the sums of a fit."""
     words = class_words(ath)
     sums = {}
     for name, encoder in ath.encoders_.items():
-        if encoder.maps and isinstance(encoder.maps[-1], RowsAndKernel):
-            raise InputError("RowsAndKernel cannot be used with partial_fit", "feature_map")
         alpha = ath.alpha_source if name == next(iter(ath.encoders_)) else ath.alpha_target
         sums[name] = RowSums(ath.ridges_[name] / alpha)
         sums[name].add(encoder, *labelled(X[name], y[name], name), words)
@@ -92,6 +96,10 @@ def add_rows(
         if name not in sums:
             raise InputError(unknown("domain", str(name), list(sums)), "X")
     given = {name: labelled(rows, y.get(name), name) for name, rows in X.items()}
+    for name, (rows, _) in given.items():  # before anything changes
+        wanted = ath.encoders_[name].n_features_in_
+        if rows.shape[1] != wanted:
+            raise InputError(f"{rows.shape[1]} columns; {name} has {wanted}", f"X[{name!r}]")
     _add_classes(ath, given)
     words, changed, encoders = class_words(ath), {}, dict(ath.encoders_)
     for name, (rows, labels) in given.items():

@@ -102,8 +102,12 @@ def test_rows_without_a_label_do_not_count(rows):
 def test_what_cannot_be_continued_is_refused(rows, tmp_path):
     X, Z, y = rows
     labels = {"y_source": y, "y_target": y}
+    unfitted = ATH.unsupervised(BITS, random_state=0)
     with pytest.raises(InputError, match=r"class words alone.*initial=model"):
-        ATH.unsupervised(BITS, random_state=0).partial_fit(X, X + 1.0, **labels)
+        unfitted.partial_fit(X, X + 1.0, **labels)
+    assert not hasattr(unfitted, "encoders_")
+    with pytest.raises(InputError, match="RowsAndKernel cannot be used"):
+        ATH.kernel(BITS, feature_map="rows_and_anchors").partial_fit(X, Z, **labels)
     fitted = ATH.supervised(BITS, random_state=0).fit(X, Z, **labels)
     with pytest.raises(InputError, match=r"initial=model\) with all rows"):
         fitted.partial_fit(X, y_source=y)
@@ -118,7 +122,12 @@ def test_what_cannot_be_continued_is_refused(rows, tmp_path):
         ({"X_source": {"photo": X}, "y": {"photo": y}}, "unknown domain"),
         ({"X_source": X, "y_source": np.array(["a"] * len(X))}, "is no class like"),
         ({"X_source": X, "y_source": np.full(len(X), -1)}, "no row has a label"),
+        (
+            {"X_source": X, "y_source": y, "X_target": Z[:, 1:], "y_target": y + 9},
+            "columns; target",
+        ),
     ):
         with pytest.raises(InputError, match=message):
             model.partial_fit(**wrong)
     np.testing.assert_array_equal(model.encode(X, "source"), before)
+    assert model.classes_ == np.unique(y).tolist()
