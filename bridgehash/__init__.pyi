@@ -8,6 +8,9 @@ from ._core.errors import (
     ClusterError as ClusterError,
 )
 from ._core.errors import (
+    CounterpartWarning as CounterpartWarning,
+)
+from ._core.errors import (
     EngineError as EngineError,
 )
 from ._core.errors import (
@@ -209,6 +212,9 @@ from .models.persistence import (
 )
 from .models.persistence import (
     save as save,
+)
+from .models.rejector import (
+    Rejector as Rejector,
 )
 from .models.training import (
     Domains as Domains,

@@ -74,6 +74,10 @@ class LostChangesWarning(UserWarning):
     """Changes of an index that were acknowledged and cannot be read any more."""
 
 
+class CounterpartWarning(UserWarning):
+    """A domain seems to have classes that the other one lacks."""
+
+
 class BridgeWarning(UserWarning):
     """The two domains were matched no better than by chance: cross-domain search will not work."""
 

@@ -20,7 +20,7 @@ from .._core.errors import InputError, unknown
 from .._core.validation import Flag, OneOf, Range, Rules, check_parameters
 from ..codes import MAX_BITS, pack
 from ..models.base import About, BaseTransferHasher
-from ..models.contents import Contents, Digest, Entries, Maybe, Number, Values
+from ..models.contents import Contents, Digest, Entries, Maybe, Named, Number, Values
 from ..models.decoder import with_decoders
 from ..models.training import Inputs
 from ..neighbors.graphs import Graph, on_host
@@ -36,6 +36,7 @@ from .joining import (
 )
 from .partial import RowSums, add_rows, begin_sums, check_settings
 from .presets import NAMED_PARTS, PRESETS, Published, part, preset
+from .private import Counterparts, rejectors, warn_of_private
 
 
 class ATHParameters(TypedDict, total=False):
@@ -152,6 +153,15 @@ class ATH(BaseTransferHasher):
         The classes of all domains.
     class_codes_ : uint8 array of shape (n_classes, ceil(n_bits / 8)), or None
         The code of each class: the majority of each bit in the codes of its training rows.
+    shared_classes_ : list, or None
+        Classes that at least two domains have, by given or estimated labels; None: not known. Not
+        saved.
+    private_classes_ : dict of lists
+        Classes that no other domain has, by domain. Not saved.
+    new_share_ : dict of float
+        Share of the training rows that resemble no class of the other domain, by domain. Not saved.
+    rejectors_ : dict of Rejector, or None
+        What tells rows without a counterpart, by domain, if it was tested: see `rejection_score`.
     code_space_ : str or None
         A digest of what was frozen; see `code_space`.
     changed_bits_ : dict of float
@@ -209,6 +219,7 @@ class ATH(BaseTransferHasher):
     _contents: ClassVar[Contents] = BaseTransferHasher._contents | {
         "classes_": Maybe(Entries("c")),
         "class_codes_": Maybe(Values("c b", "u")),
+        "rejectors_": Maybe(Named("Rejector")),
         "code_space_": Maybe(Digest()),
         "lam_": Number(Range(0)),
         "agreement_": Maybe(Number(Range(-np.inf))),
@@ -394,6 +405,12 @@ class ATH(BaseTransferHasher):
             name: pack(to_numpy(B)) for name, B in zip(inputs.names, result.codes, strict=True)
         }
         self.classes_, self.class_codes_ = class_codes(data, result.codes)
+        warn_of_private(result.completed)
+        found = Counterparts.of(result.completed)
+        self.shared_classes_ = None if found is None else found.shared
+        self.private_classes_ = {} if found is None else found.private
+        self.new_share_ = {} if found is None else found.new
+        self.rejectors_ = rejectors(result.completed) or None
         self.code_space_ = adopted_space(frozen)
         self.bipartite_graph_: Graph = on_host(result.solution.W[0])
         self.changed_bits_ = {

@@ -55,6 +55,7 @@ class FitResult:
     solution: Solution
     agreement: float | None
     objective: NDArray[np.void]  # one record per iteration
+    completed: Domains  # with the labels and pairs that were estimated
 
 
 def open_domains(
@@ -142,7 +143,7 @@ def learn(
     codes = solution.B
     if problem.centre is not None:
         codes = [B + problem.centre for B in codes]
-    return FitResult(encoders, codes, solution, problem.start.agreement, record)
+    return FitResult(encoders, codes, solution, problem.start.agreement, record, data)
 
 
 def _frozen(frozen: Mapping[int, FrozenInput], data: Domains) -> dict[int, Frozen]:
@@ -183,7 +184,7 @@ def _completed(
             host,
             same_space=same,
             rng=rng,
-            bridge=lambda host=host: _bridged(ath, host, rng),
+            bridge=lambda some, state: _bridged(ath, some, state),
         )
         for y, n in ((completed.y_source, i), (completed.y_target, j)):
             if y is not None and len(np.unique(y[y >= 0])) < 2:

@@ -4,99 +4,40 @@ Known labels are evidence: for rows of their own domain by label spreading over 
 rows of the other domain by votes of the nearest labelled rows, or of the partners that `matching`
 finds if the two feature spaces differ. With one feature space, nearest means nearest in the given
 features, or also in a space where an unsupervised or semi-supervised fit has already joined the
-domains. The evidence is spread, balanced to the class shares,
-sharpened, and spread again. The shares need not be known: one unit of heat per class, spread from
-its most certain rows, shows how far each class reaches.
+domains. The evidence is spread, balanced to the class shares, sharpened, and spread again. The
+shares need not be known: one unit of heat per class, spread from its most certain rows, shows how
+far each class reaches. Rows whose class the other domain lacks are set aside first: see `private`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import copy
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from numbers import Integral
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, clone
 
 from .._core.errors import InputError
-from .._core.linalg import Array, sinkhorn, unit_rows
-from .._core.validation import OneOf, Range, Rules
+from .._core.linalg import Array
+from .._core.validation import Flag, OneOf, Range, Rules
 from ..models.contents import Contents, Given
 from ..models.training import Ids, TrainingData
 from ..neighbors.graphs import one_hot
-from ..neighbors.search import nearest, nearest_others
 from .matching import match
+from .private import Private, find_private
+from .spreading import Rows, most_certain, neighbour_graph, settled, spread_labels, votes
 
-_STEPS = 100  # of label spreading; at alpha = 0.9 the change is 1e-5 after them
-_BALANCES = 30
 _SEED_ALPHA = 0.99  # a few labelled rows have to reach far
 _SEED_STEPS = 200
-_CERTAIN = 0.3  # most certain part of a class
-_LEAST_SHARE = 0.2  # relative to an equal share: no class disappears
 _LEAST_AGREEMENT, _FULL_AGREEMENT = 0.6, 0.85  # between labels estimated in two spaces
 _BRIDGED_ALPHA, _BRIDGED_ROUNDS = 0.8, 3  # at most: votes are better there, so they spread less
-_TINY = 1e-12
 
-
-def neighbour_graph(X: Array, n_neighbors: int) -> csr_array:
-    """Return D^(-1/2) W D^(-1/2) of the k-NN graph; weights exp(-d² / median d² to the k-th)."""
-    n, k = len(X), min(n_neighbors, len(X) - 1)
-    F, columns = nearest_others(X, k)
-    weights = np.exp(-F / max(float(np.median(F[:, -1])), _TINY))
-    W = csr_array((weights.ravel(), columns.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
-    W = W.maximum(W.T)
-    D = diags_array(1.0 / np.sqrt(np.maximum(W.sum(axis=1), _TINY)))
-    return csr_array(D @ W @ D)
-
-
-def spread_labels(S: csr_array, Y: Array, alpha: float, n_steps: int = _STEPS) -> Array:
-    """Label spreading: F ← α S F + (1 - α) Y, from F = Y."""
-    F = Y
-    for _ in range(n_steps):
-        F = alpha * (S @ F) + (1.0 - alpha) * Y
-    return F
-
-
-def balanced(M: Array, shares: Array) -> Array:
-    """Return memberships whose rows sum to one and whose columns have the given shares.
-
-    >>> balanced(np.array([[0.9, 0.1], [0.8, 0.2]]), np.array([0.5, 0.5])).argmax(axis=1)
-    array([0, 1])
-    """
-    M = np.maximum(M, _TINY)
-    return sinkhorn(M.T, shares * len(M), np.ones(len(M)), _BALANCES).T
-
-
-def votes(X_known: Array, y: Ids, X: Array, n_voters: int, n_classes: int) -> Array:
-    """Return the shares of the classes among the nearest labelled rows."""
-    k = min(n_voters, len(X_known))
-    columns = nearest(X, X_known, k)[1]
-    counts = np.zeros((len(X), n_classes))
-    np.add.at(counts, (np.arange(len(X))[:, None], y[columns]), 1.0 / k)
-    return counts
-
-
-def most_certain(M: Array, part: float) -> NDArray[np.bool_]:
-    """Mark the given part of each class, the rows with the largest margin; at least one row."""
-    two = np.partition(M, -2, axis=1)[:, -2:]
-    first, ahead = M.argmax(axis=1), two[:, 1] - two[:, 0]
-    chosen = np.zeros(len(M), dtype=bool)
-    for j in np.unique(first):
-        rows = np.flatnonzero(first == j)
-        order = np.argsort(-ahead[rows], kind="stable")
-        chosen[rows[order[: int(np.ceil(part * len(rows)))]]] = True
-    return chosen
-
-
-def reached_shares(S: csr_array, M: Array, alpha: float) -> Array:
-    """Return the class shares if each class spreads one unit of heat from its most certain rows."""
-    cores = most_certain(M, _CERTAIN)[:, None] * one_hot(M.argmax(axis=1), M.shape[1]).toarray()
-    heat = spread_labels(S, cores / np.maximum(cores.sum(axis=0), 1.0), alpha)
-    return np.bincount(heat.argmax(axis=1), minlength=M.shape[1]) / len(M)
+Bridging = Callable[[TrainingData, np.random.RandomState], tuple[Array, Array]]
 
 
 class Propagation(BaseEstimator):
@@ -123,6 +64,10 @@ class Propagation(BaseEstimator):
         finds more of them when they are left out. Otherwise it takes the second one if both agree
         on 60 to 85 % of the rows: with less the fit joined wrong classes, with more there is
         little to gain.
+    private : bool, default=True
+        Test whether a domain has classes that the other one lacks, if one domain has labels of all
+        rows, both have one feature space, `shares` is a name and `space` is not "features". Such
+        rows then take no part: new ones get classes of their own.
     """
 
     needs_labels = True
@@ -133,6 +78,7 @@ class Propagation(BaseEstimator):
         "n_rounds": Range(0, kind=Integral),
         "keep": Range(0, 1, above=True),
         "space": OneOf(("auto", "features", "bridged")),
+        "private": Flag(),
     }
     _contents: ClassVar[Contents] = {"shares": Given("c", ("estimated", "uniform"))}
 
@@ -145,6 +91,7 @@ class Propagation(BaseEstimator):
         shares: Literal["estimated", "uniform"] | ArrayLike = "estimated",
         keep: float = 0.9,
         space: Literal["auto", "features", "bridged"] = "auto",
+        private: bool = True,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.n_voters = n_voters
@@ -153,6 +100,7 @@ class Propagation(BaseEstimator):
         self.shares = shares
         self.keep = keep
         self.space = space
+        self.private = private
 
     def complete(
         self,
@@ -160,30 +108,76 @@ class Propagation(BaseEstimator):
         *,
         same_space: bool,
         rng: np.random.RandomState,
-        bridge: Callable[[], tuple[Array, Array]],
+        bridge: Bridging,
     ) -> TrainingData:
         """Return the data with labels for nearly all rows.
 
-        `bridge` returns rows of both domains in a space where a fit has joined them.
+        `bridge` returns rows of both domains in a space where a fit has joined them. Groups of rows
+        without a counterpart get classes of their own, after those of the data.
         """
-        domains = [_Rows(data.X_source, data.y_source), _Rows(data.X_target, data.y_target)]
+        domains = [Rows(data.X_source, data.y_source), Rows(data.X_target, data.y_target)]
         n_classes = 1 + max(int(rows.y.max()) for rows in domains)
         if n_classes < 2:
             raise InputError("labels of at least two classes are needed: give y_source or y_target")
+        fits = _Fits(data, bridge, rng)
+        found = self._private(domains, n_classes, fits) if same_space else [None, None]
+        kept = [
+            np.ones(len(rows.y), dtype=bool) if mine is None else mine.kept
+            for rows, mine in zip(domains, found, strict=True)
+        ]
+        labels = [
+            np.array(rows.y) if mine is None else mine.labels
+            for rows, mine in zip(domains, found, strict=True)
+        ]
+        if not all(each.all() for each in kept):
+            domains = [rows.taken(some) for rows, some in zip(domains, kept, strict=True)]
         estimates = []
         if not same_space or self.space != "bridged":
             estimates.append(self._estimates(domains, n_classes, same_space, rng))
         if same_space and self.space != "features":
-            joint = [rows.joined_with(X) for rows, X in zip(domains, bridge(), strict=True)]
+            joint = [rows.joined_with(X) for rows, X in zip(domains, fits(kept), strict=True)]
             gentle = clone(self).set_params(
                 alpha=min(self.alpha, _BRIDGED_ALPHA), n_rounds=min(self.n_rounds, _BRIDGED_ROUNDS)
             )
             estimates.append(gentle._estimates(joint, n_classes, True, rng))
-        y_source, y_target = map(_trusted, domains, *estimates)
-        return replace(data, y_source=y_source, y_target=y_target)
+        for y, some, estimated in zip(
+            labels, kept, map(_trusted, domains, *estimates), strict=True
+        ):
+            y[some] = estimated
+        return replace(
+            data,
+            y_source=labels[0],
+            y_target=labels[1],
+            private=tuple(None if mine is None else mine.private for mine in found),
+        )
+
+    def _private(self, domains: list[Rows], n_classes: int, fits: _Fits) -> list[_Kept | None]:
+        """Return which rows of the two domains have a counterpart; None if that is not tested."""
+        complete = [bool((rows.y >= 0).all()) for rows in domains]
+        given_shares = not isinstance(self.shares, str)
+        if (
+            complete[0] == complete[1]
+            or not self.private
+            or given_shares
+            or self.space == "features"
+        ):
+            return [None, None]
+        i, j = complete.index(True), complete.index(False)
+        there, here = domains[i], domains[j]
+
+        def bridge(labelled: bool) -> tuple[Array, Array]:
+            H = fits([np.ones(len(rows.y), dtype=bool) for rows in domains], labelled=labelled)
+            return H[i], H[j]
+
+        found = find_private(there, here, n_classes, bridge)
+        result: list[_Kept | None] = [None, None]
+        result[i] = _Kept(~found.classes[there.y], there.y.copy(), None)
+        new = np.where(found.groups >= 0, n_classes + found.groups, here.y)
+        result[j] = _Kept(found.groups < 0, new, found)
+        return result
 
     def _estimates(
-        self, domains: list[_Rows], n_classes: int, same_space: bool, rng: np.random.RandomState
+        self, domains: list[Rows], n_classes: int, same_space: bool, rng: np.random.RandomState
     ) -> list[_Estimate]:
         """Return the labels of both domains, and which of them are certain."""
         estimates = []
@@ -202,23 +196,21 @@ class Propagation(BaseEstimator):
             estimates.append(_Estimate(M.argmax(axis=1), most_certain(M, self.keep) | known, right))
         return estimates
 
-    def _members(self, here: _Rows, counted: Array | None, n_classes: int) -> Array:
+    def _members(self, here: Rows, counted: Array | None, n_classes: int) -> Array:
         """Return memberships of shape (n, n_classes), given votes of the other domain."""
         S = neighbour_graph(here.centred, self.n_neighbors)
         evidence = _heat(S, here, n_classes)
         if counted is not None:
             evidence += spread_labels(S, counted, self.alpha)
-        seen = evidence.sum(axis=0) > 0
-        shares = self._first_shares(seen)
-        M = here.with_known(balanced(evidence, shares))
-        for _ in range(self.n_rounds):
-            if isinstance(self.shares, str) and self.shares == "estimated":
-                mixed = (shares + reached_shares(S, M, self.alpha)) / 2.0
-                mixed = np.where(seen, np.maximum(mixed, _LEAST_SHARE / seen.sum()), 0.0)
-                shares = mixed / mixed.sum()
-            sharp = here.with_known(balanced(M**2, shares))
-            M = here.with_known(balanced(spread_labels(S, sharp, self.alpha), shares))
-        return M
+        return settled(
+            S,
+            evidence,
+            self._first_shares(evidence.sum(axis=0) > 0),
+            here,
+            alpha=self.alpha,
+            n_rounds=self.n_rounds,
+            estimated=isinstance(self.shares, str) and self.shares == "estimated",
+        )
 
     def _first_shares(self, seen: NDArray[np.bool_]) -> Array:
         if isinstance(self.shares, str):
@@ -235,8 +227,8 @@ class Propagation(BaseEstimator):
 
     def _votes(
         self,
-        here: _Rows,
-        there: _Rows,
+        here: Rows,
+        there: Rows,
         n_classes: int,
         same_space: bool,
         rng: np.random.RandomState,
@@ -254,13 +246,49 @@ class Propagation(BaseEstimator):
         return counted
 
 
-def _heat(S: csr_array, rows: _Rows, n_classes: int) -> Array:
+def _heat(S: csr_array, rows: Rows, n_classes: int) -> Array:
     """Return the evidence of labelled rows for the other rows of their domain."""
     if not (rows.y >= 0).any():
         return np.zeros((len(rows.y), n_classes))
     Y = one_hot(rows.y, n_classes).toarray()
     heat = spread_labels(S, Y / np.maximum(Y.sum(axis=0), 1.0), _SEED_ALPHA, _SEED_STEPS)
-    return heat / max(heat.sum(axis=1).mean(), _TINY)
+    return heat / max(heat.sum(axis=1).mean(), 1e-12)
+
+
+class _Kept(NamedTuple):
+    """Rows of a domain with a counterpart, and what is known of all rows."""
+
+    kept: NDArray[np.bool_]
+    labels: Ids
+    private: Private | None
+
+
+class _Fits:
+    """Bridges between some rows of both domains. The last one with labels is kept."""
+
+    def __init__(self, data: TrainingData, bridge: Bridging, rng: np.random.RandomState) -> None:
+        self._data, self._bridge, self._rng = data, bridge, rng
+        self._last: tuple[bytes, tuple[Array, Array]] | None = None
+
+    def __call__(
+        self, kept: Sequence[NDArray[np.bool_]], labelled: bool = True
+    ) -> tuple[Array, Array]:
+        """Return these rows after a bridge; one without labels leaves the random state alone."""
+        key = b"".join(each.tobytes() for each in kept)
+        if labelled and self._last is not None and self._last[0] == key:
+            return self._last[1]
+        X = [
+            rows[some]
+            for rows, some in zip((self._data.X_source, self._data.X_target), kept, strict=True)
+        ]
+        y = [
+            None if ids is None or not labelled else ids[some]
+            for ids, some in zip((self._data.y_source, self._data.y_target), kept, strict=True)
+        ]
+        rows = self._bridge(TrainingData(*X, *y), self._rng if labelled else deepcopy(self._rng))
+        if labelled:
+            self._last = key, rows
+        return rows
 
 
 class _Estimate(NamedTuple):
@@ -271,7 +299,7 @@ class _Estimate(NamedTuple):
     right: float | None = None  # share of known labels found if they are left out
 
 
-def _trusted(rows: _Rows, first: _Estimate, second: _Estimate | None = None) -> Ids:
+def _trusted(rows: Rows, first: _Estimate, second: _Estimate | None = None) -> Ids:
     """Return the certain labels of the estimate to trust: see `Propagation.space`."""
     chosen = first
     if second is None or (rows.y >= 0).all():
@@ -282,29 +310,3 @@ def _trusted(rows: _Rows, first: _Estimate, second: _Estimate | None = None) -> 
         agreement = float((first.y == second.y)[rows.y < 0].mean())
         chosen = second if _LEAST_AGREEMENT <= agreement <= _FULL_AGREEMENT else first
     return np.where(chosen.certain, chosen.y, -1)
-
-
-class _Rows:
-    """Unit rows of a domain, the same centred, and their labels."""
-
-    def __init__(self, X: Array, y: Ids | None) -> None:
-        self.unit = unit_rows(X)
-        self.centred = unit_rows(self.unit - self.unit.mean(axis=0))
-        self.y: Ids = np.full(len(X), -1) if y is None else y
-
-    def joined_with(self, X: Array) -> _Rows:
-        """Return rows that are compared by their features and by X together."""
-        return _Rows(np.hstack([self.centred, unit_rows(X)]), self.y)
-
-    def unlabelled(self) -> _Rows:
-        """Return the same rows without labels."""
-        rows = copy(self)
-        rows.y = np.full_like(self.y, -1)
-        return rows
-
-    def with_known(self, M: Array) -> Array:
-        """Return memberships in which labelled rows have their class."""
-        known = self.y >= 0
-        M = np.where(known[:, None], 0.0, M)
-        M[known, self.y[known]] = 1.0
-        return M

@@ -62,7 +62,8 @@ def evaluate(
 ) -> Report:
     """Encode a task with a fitted hasher and score the search in both domains.
 
-    The rejection score of a query is the mean distance to the ten nearest codes of the source.
+    The rejection score of a query is that of the hasher, if it has learned one (`rejection_score`),
+    otherwise the mean distance to the ten nearest codes of the source.
     Queries labelled -1 count for `single` only, without relevant items.
 
     Parameters
@@ -88,7 +89,11 @@ def evaluate(
         )
     rejection = None
     if (known != labelled).any():
-        rejection = rejection_auroc(nearest_distance(across)[labelled], ~known[labelled])
+        learned = target in (hasher.rejectors_ or {})
+        scores = (
+            hasher.rejection_score(task.X_query, target) if learned else nearest_distance(across)
+        )
+        rejection = rejection_auroc(scores[labelled], ~known[labelled])
     return Report(
         cross=Scores.of(DistanceHistogram(across.total[known], across.relevant[known])),
         single=Scores.of(histogram(task.X_target, task.y_target, target)),

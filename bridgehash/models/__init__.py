@@ -12,6 +12,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "encoder": ["LinearEncoder"],
         "feature_maps": ["AnchorKernel", "PrincipalMap", "RowsAndKernel", "UnitRows"],
         "persistence": ["load", "save"],
+        "rejector": ["Rejector"],
         "training": ["Domains", "TrainingData"],
     },
 )

@@ -204,7 +204,7 @@ class Course:
 class Maybe:
     """What may be None or missing, depending on the parameters."""
 
-    rule: Values | Number | Course | Entries | Digest | Part
+    rule: Values | Number | Course | Entries | Digest | Part | Named
 
     def check(self, value: Any, sizes: Sizes) -> None:
         if value is not None:

@@ -7,7 +7,7 @@ and most parts of ATH work with.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -40,6 +40,7 @@ class TrainingData:
     y_source: Ids | None = None  # class ids common to both domains, -1 where unknown
     y_target: Ids | None = None
     pairs: Ids | None = None  # (p, 2) row numbers in the source and in the target
+    private: tuple[Any, ...] = (None, None)  # what has no counterpart: see `ath.private.Private`
 
     def like(self, reference: Array) -> TrainingData:
         """Return the same rows in the library, and on the device, of another array."""
@@ -148,6 +149,7 @@ class Domains:
     classes: NDArray[Any] | None = None  # labels by class id
     codes: tuple[Array | None, ...] = ()  # ±1 codes of the domains whose codes are given
     earlier: tuple[Array | None, ...] = ()  # ±1 codes by an earlier model, to stay close to
+    private: Mapping[int, Any] = field(default_factory=dict)  # by domain, if it was tested
 
     def two(self, i: int = 0, j: int = 1) -> TrainingData:
         """Return two of the domains."""
@@ -166,7 +168,8 @@ class Domains:
             more = np.full((len(data.pairs) - len(known), len(self.X)), -1, dtype=np.intp)
             more[:, i], more[:, j] = data.pairs[len(known) :].T
             pairs = np.vstack([self.pairs, more])
-        return replace(self, y=tuple(y), pairs=pairs)
+        tested = {k: each for k, each in zip((i, j), data.private, strict=True) if each is not None}
+        return replace(self, y=tuple(y), pairs=pairs, private={**self.private, **tested})
 
     def like(self, reference: Array) -> Self:
         """Return the same rows in the library, and on the device, of another array."""

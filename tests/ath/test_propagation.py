@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import ortho_group
 
 from bridgehash import ATH
-from bridgehash.ath.propagation import (
-    Propagation,
+from bridgehash.ath.propagation import Propagation
+from bridgehash.ath.spreading import (
     balanced,
     most_certain,
     neighbour_graph,
@@ -26,7 +26,7 @@ def clouds(rng, sizes, shift=0.0):
     return CENTRES[y] + rng.normal(size=(len(y), 8)) + shift, y
 
 
-def no_bridge():
+def no_bridge(data, rng):
     raise AssertionError("not needed with two feature spaces, or if the features suffice")
 
 
@@ -144,12 +144,12 @@ def test_the_bridged_space_is_trusted_if_it_agrees_in_part(turned, expected):
     bridged = 100.0 * bridged + 0.1 * rng.normal(size=(120, 8))
     bridge = (CENTRES[y_s] * 100.0, bridged)
     found = {
-        space: Propagation(keep=1.0, space=space)
+        space: Propagation(keep=1.0, space=space, private=False)
         .complete(
             TrainingData(X_s / 50.0, X_t / 50.0, y_s),
             same_space=True,
             rng=np.random.RandomState(0),
-            bridge=lambda: bridge,
+            bridge=lambda data, rng: bridge,
         )
         .y_target
         for space in ("auto", "features", "bridged")
@@ -173,7 +173,7 @@ def test_known_labels_decide_which_space_is_trusted(turned):
         TrainingData(X_s, noisy, y_s, few),
         same_space=True,
         rng=np.random.RandomState(0),
-        bridge=lambda: (CENTRES[y_s], bridged),
+        bridge=lambda data, rng: (CENTRES[y_s], bridged),
     )
     assert (data.y_target == y_t).mean() > 0.9
 
