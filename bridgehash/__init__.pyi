@@ -8,6 +8,9 @@ from ._core.errors import (
     ClusterError as ClusterError,
 )
 from ._core.errors import (
+    DecoderWarning as DecoderWarning,
+)
+from ._core.errors import (
     EngineError as EngineError,
 )
 from ._core.errors import (

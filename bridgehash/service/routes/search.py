@@ -135,7 +135,7 @@ async def search_image(
     reserve = common.held_memory(request).reserve
     pixels = await workers.sandbox.decode(body, reader.name, reserve)
     X = await workers.run_in_thread(reader.features, pixels)
-    query = SearchQuery("features", X, domain, k, wanted, rank != "hamming")
+    query = SearchQuery("features", X, domain, k, wanted, _is_weighted(catalogue, domain, rank))
     return await _respond(request, workers, catalogue, query)
 
 
@@ -155,8 +155,18 @@ def _parse_query(
     elif content == "features":
         rows = common.as_features(rows, domain.encoder.n_features_in_, kind)
     wanted = common.make_filter(form.tags, form.match, form.in_domain)
-    weighted = content == "features" and form.rank != "hamming"
+    weighted = content == "features" and _is_weighted(catalogue, name, form.rank)
     return SearchQuery(content, rows, name, form.k, wanted, weighted)
+
+
+def _is_weighted(catalogue: Catalogue, domain: str, rank: schemas.Rank) -> bool:
+    """Return whether features are ranked by weights."""
+    if rank == "hamming" or catalogue.can_weigh(domain):
+        return rank != "hamming"
+    if rank == "auto":
+        return False
+    problem = "the model was fitted by an earlier version and cannot use the corrections of this "
+    raise RequestError(422, f"{problem}index; fit it again, or rank by hamming", "rank")
 
 
 def _check_k(limits: Limits, n_queries: int, k: int) -> None:
