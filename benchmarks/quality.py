@@ -19,6 +19,8 @@ of the query. `q/s`: queries per second of CPU time, for k = 100, best of three.
 * binary, int8: quantisation as sentence-transformers does it: the signs of the columns, ranked by
   Hamming distance ("binary") or by the float query ("binary, float query"); columns in 255 steps
   between their least and largest value, ranked by the inner product. Their size is that of the row.
+  "binary, usearch": the same signs in an HNSW graph of usearch with its defaults, which is
+  approximate; bytes are those of the signs, without the graph. Left out unless usearch is installed.
 * pairs: photos of PACS, coded by ITQ on the old model (MobileNet) at 64 bits and frozen; queries of
   the new model (EfficientNet), 200 pairs, as in benchmarks/lasting.py. Neighbours are those of the
   old float rows. "corrected" knows the old rows; "chosen codes" also chooses codes anew.
@@ -27,6 +29,7 @@ of the query. `q/s`: queries per second of CPU time, for k = 100, best of three.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import time
@@ -174,6 +177,15 @@ def of_columns(task: Task) -> Iterator[tuple[str, Answer]]:
     signs, query_signs = (np.packbits(rows > 0, axis=1) for rows in (X, queries))
     index = HammingIndex(d, n_jobs=1).add(signs)
     yield "binary", Answer(d / 8, lambda: index.search(query_signs, DEPTH)[1])
+    if importlib.util.find_spec("usearch") is not None:
+        from usearch.index import Index
+
+        graph = Index(ndim=d, metric="hamming", dtype="b1")
+        graph.add(np.arange(len(X)), signs, threads=1)
+        yield (
+            "binary, usearch",
+            Answer(d / 8, lambda: np.asarray(graph.search(query_signs, DEPTH, threads=1).keys)),
+        )
     yield (
         "binary, float query",
         Answer(d / 8, lambda: index.search(query_signs, DEPTH, weights=queries)[1]),
