@@ -20,7 +20,7 @@ of the query. `q/s`: queries per second of CPU time, for k = 100, best of three.
   Hamming distance ("binary") or by the float query ("binary, float query"); columns in 255 steps
   between their least and largest value, ranked by the inner product. Their size is that of the row.
   "binary, usearch": the same signs in an HNSW graph of usearch with its defaults, which is
-  approximate; bytes are those of the signs, without the graph. Left out unless usearch is installed.
+  approximate; bytes are those of the signs, without the graph. Only if usearch is installed.
 * pairs: photos of PACS, coded by ITQ on the old model (MobileNet) at 64 bits and frozen; queries of
   the new model (EfficientNet), 200 pairs, as in benchmarks/lasting.py. Neighbours are those of the
   old float rows. "corrected" knows the old rows; "chosen codes" also chooses codes anew.
