@@ -157,7 +157,7 @@ def of_faiss(task: Task, bits: int, without: Sequence[str]) -> Iterator[tuple[st
     rabitq = faiss.index_factory(d, f"PCAR{min(bits, d)},RaBitQ")
     faiss.downcast_index(rabitq.index).qb = 0  # float queries
     rotation = faiss.OPQMatrix(d, n_bytes)
-    rotation.niter, rotation.niter_pq = 8, 4
+    rotation.niter, rotation.niter_pq_0, rotation.niter_pq = 8, 8, 4
     quantisers = [faiss.IndexPQ(d, n_bytes, 8) for _ in range(2)]
     for each in quantisers:
         each.pq.cp.niter = 10
