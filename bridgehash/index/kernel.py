@@ -246,6 +246,50 @@ def _sorted(
                 out_d[q, place], out_r[q, place] = d, held_rows[q, i]
 
 
+@_compiled
+def _scan_lists(
+    words: Any, ends: Any, lists: Any, queries: Any, held_d: Any, tile: Any, out_d: Any, out_r: Any
+) -> None:
+    """Write the nearest codes of some lists per query; ties stay in the order of the lists."""
+    n_bits, k = 64 * words.shape[0], out_r.shape[1]
+    held_r, counts = np.empty(held_d.shape, np.int64), np.empty((1, n_bits + 2), np.int64)
+    limits, held, below = np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.int64)
+    for q in range(len(queries)):
+        limits[0], held[0], below[0], counts[:] = n_bits + 1, 0, 0, 0
+        for i in lists[q]:
+            for start in range(ends[i], ends[i + 1], len(tile)):
+                stop = min(start + len(tile), ends[i + 1])
+                n = stop - start
+                _fill_one(words, queries[q], start, stop, tile)
+                tile[n : n + _LANES] = np.iinfo(tile.dtype).max  # never below a limit
+                _select(tile, start, n, k, 0, limits, counts, held_d, held_r, held, below)
+        _sorted(held_d, held_r, held, n_bits, out_d[q : q + 1], out_r[q : q + 1])
+
+
+def nearest_in_lists(words: Any, ends: Any, lists: Any, queries: Any, k: int) -> Any:
+    """Return distances and places of the k nearest codes in some lists per query.
+
+    Codes at the same distance are in the order in which the lists are searched. The place is -1
+    where the lists hold fewer than k codes.
+
+    Parameters
+    ----------
+    words : uint64 array of shape (n_words, n)
+        Codes, word by word, list after list.
+    ends : int64 array of shape (n_lists + 1,)
+        List i has the places ends[i] to ends[i + 1].
+    lists : int64 array of shape (n_queries, n_probe)
+    queries : uint64 array of shape (n_queries, n_words)
+    """
+    n_queries, n_bits = len(queries), 64 * words.shape[0]
+    tile = _tiles(n_bits)[0]
+    out_d = np.full((n_queries, k), n_bits + 1, np.int32)
+    out_r = np.full((n_queries, k), -1, np.int64)
+    held_d = np.empty((1, k + _SPARE), tile.dtype)
+    _scan_lists(words, ends, lists, queries, held_d, tile, out_d, out_r)
+    return out_d, out_r
+
+
 def _tiles(n_bits: int) -> Any:
     """Return buffers for the distances of a tile to four queries: bytes if they fit."""
     return np.empty((4, _TILE), np.uint8 if n_bits < np.iinfo(np.uint8).max else np.uint16)
