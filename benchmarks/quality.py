@@ -3,7 +3,7 @@
     python benchmarks/quality.py [LINE ...] [--splits 3] [--first-split 0] [--bits 64,128,256]
         [--without OPQ] [--record FILE] [--figure FILE]
 
-Lines: cifar, pacs, use, wordllama, pairs. Needs the data pack ($BRIDGEHASH_DATA, or
+Lines: cifar, pacs, use, wordllama, pairs, candidates. Needs the data pack ($BRIDGEHASH_DATA, or
 ../shared/data). One thread. Rows have unit norm; each split draws 500 queries, and 39,500 other
 rows, or all, are the items. Everything is learned from the items.
 
@@ -19,14 +19,19 @@ of the query. `q/s`: queries per second of CPU time, for k = 100, best of three.
 * binary, int8: quantisation as sentence-transformers does it: the signs of the columns, ranked by
   Hamming distance ("binary") or by the float query ("binary, float query"); columns in 255 steps
   between their least and largest value, ranked by the inner product. Their size is that of the row.
+  "binary, usearch": the same signs in an HNSW graph of usearch with its defaults, which is
+  approximate; bytes are those of the signs, without the graph. Only if usearch is installed.
 * pairs: photos of PACS, coded by ITQ on the old model (MobileNet) at 64 bits and frozen; queries of
   the new model (EfficientNet), 200 pairs, as in benchmarks/lasting.py. Neighbours are those of the
   old float rows. "corrected" knows the old rows; "chosen codes" also chooses codes anew.
+* candidates: share of the ten best corrected codes among the nearest codes by Hamming distance.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import itertools
 import json
 import os
 import time
@@ -50,6 +55,7 @@ from bridgehash import ATH, ITQ, HammingIndex, UnitRows
 
 Rows = NDArray[Any]
 N_QUERIES, N_ITEMS, DEPTH, RUNS = 500, 39_500, 100, 3
+CANDIDATES = (300, 1000, 3000, 10_000)
 COLUMNS = ("bytes", "r@1", "r@10", "r@100", "class", "q/s")
 PACS = ("photo", "cartoon", "sketch")
 TITLES = {
@@ -58,6 +64,8 @@ TITLES = {
     "use": "BANKING77, USE 512",
     "wordllama": "BANKING77, WordLlama 256",
 }
+
+LINES = (*TITLES, "pairs", "candidates")
 
 
 class Task(NamedTuple):
@@ -149,7 +157,7 @@ def of_faiss(task: Task, bits: int, without: Sequence[str]) -> Iterator[tuple[st
     rabitq = faiss.index_factory(d, f"PCAR{min(bits, d)},RaBitQ")
     faiss.downcast_index(rabitq.index).qb = 0  # float queries
     rotation = faiss.OPQMatrix(d, n_bytes)
-    rotation.niter, rotation.niter_pq = 8, 4
+    rotation.niter, rotation.niter_pq_0, rotation.niter_pq = 8, 8, 4
     quantisers = [faiss.IndexPQ(d, n_bytes, 8) for _ in range(2)]
     for each in quantisers:
         each.pq.cp.niter = 10
@@ -174,6 +182,15 @@ def of_columns(task: Task) -> Iterator[tuple[str, Answer]]:
     signs, query_signs = (np.packbits(rows > 0, axis=1) for rows in (X, queries))
     index = HammingIndex(d, n_jobs=1).add(signs)
     yield "binary", Answer(d / 8, lambda: index.search(query_signs, DEPTH)[1])
+    if importlib.util.find_spec("usearch") is not None:
+        from usearch.index import Index
+
+        graph = Index(ndim=d, metric="hamming", dtype="b1")
+        graph.add(np.arange(len(X)), signs, threads=1)
+        yield (
+            "binary, usearch",
+            Answer(d / 8, lambda: np.asarray(graph.search(query_signs, DEPTH, threads=1).keys)),
+        )
     yield (
         "binary, float query",
         Answer(d / 8, lambda: index.search(query_signs, DEPTH, weights=queries)[1]),
@@ -244,6 +261,18 @@ def frozen_pairs(seed: int) -> dict[str, float]:
     return results
 
 
+def among_candidates(name: str, bits: int, seed: int) -> list[float]:
+    """Return the share of the ten best codes that is among the nearest codes, by their number."""
+    task = drawn(name, seed)
+    itq = ITQ(bits, random_state=seed).fit(task.X)
+    stored, codes = itq.encode_corrected(task.X), itq.encode(task.queries)
+    index = HammingIndex(bits, n_jobs=1).add(stored.codes, corrections=stored.corrections)
+    best = index.search(codes, 10, weights=itq.query_weights(task.queries))[1]
+    near = index.search(codes, max(CANDIDATES))[1]
+    pairs = list(zip(best, near, strict=True))
+    return [float(np.mean([np.isin(a, b[:n]) for a, b in pairs])) for n in CANDIDATES]
+
+
 def figure(record: Path, path: Path) -> None:
     """Draw recall@10 by bytes per item, from a record."""
     import matplotlib.pyplot as plt
@@ -274,7 +303,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("lines", nargs="*", metavar="LINE", help=", ".join([*TITLES, "pairs"]))
+    parser.add_argument("lines", nargs="*", metavar="LINE", help=", ".join(LINES))
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--first-split", type=int, default=0, help="seed of the first split")
     parser.add_argument("--bits", default="64,128,256")
@@ -292,7 +321,7 @@ def main() -> None:
     without = options.without.split(",")
     bits = [int(each) for each in options.bits.split(",")]
     console = Console(width=None if os.isatty(1) else 120)
-    for line in options.lines or [*TITLES, "pairs"]:
+    for line in options.lines or LINES:
         if line == "pairs":
             runs = [frozen_pairs(seed) for seed in seeds]
             table = Table("frozen codes, 64 bits, 200 pairs", "recall@10", box=MARKDOWN)
@@ -300,6 +329,13 @@ def main() -> None:
                 values = [run[name] for run in runs]
                 recorder.add(values, line, name, "r@10")
                 table.add_row(name, f"{np.mean(values):.3f} ± {np.std(values):.3f}")
+        elif line == "candidates":
+            table = Table("data", "bits", *(f"{n:,}" for n in CANDIDATES), box=MARKDOWN)
+            for name, each in itertools.product(TITLES, bits):
+                shares = np.transpose([among_candidates(name, each, seed) for seed in seeds])
+                for n, values in zip(CANDIDATES, shares, strict=True):
+                    recorder.add(values, line, name, each, n)
+                table.add_row(name, str(each), *(f"{m:.3f}" for m in shares.mean(axis=1)))
         else:
             splits = [measured(line, bits, seed, without) for seed in seeds]
             table = Table("bits", "method", *COLUMNS, title=TITLES[line], box=MARKDOWN)

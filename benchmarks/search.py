@@ -65,18 +65,17 @@ def random_codes(n: int, bits: int, seed: int) -> np.ndarray:
 
 
 @kernel._compiled
-def _distances_only(words: Any, queries: Any, tile: Any, other: Any) -> None:
-    step = len(tile)
+def _distances_only(words: Any, queries: Any, tiles: Any) -> None:
+    step = tiles.shape[1]
     for start in range(0, words.shape[1], step):
         stop = min(start + step, words.shape[1])
-        for p in range(0, len(queries), 2):
-            q = min(p + 1, len(queries) - 1)
-            kernel._fill(words, queries[p], queries[q], start, stop, tile, other)
+        for q in range(len(queries)):
+            kernel._distances(words, queries, q, start, stop, tiles)
 
 
 def distances_only(words: Any, queries: Any, bits: int) -> None:
     """Compute all distances and discard them: the time that no selection can be below."""
-    _distances_only(words, queries, *kernel._tiles(bits))
+    _distances_only(words, queries, kernel._tiles(bits))
 
 
 def exact_row(n: int, bits: int, n_queries: int, k: int) -> list[str]:

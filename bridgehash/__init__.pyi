@@ -11,6 +11,9 @@ from ._core.errors import (
     CounterpartWarning as CounterpartWarning,
 )
 from ._core.errors import (
+    DecoderWarning as DecoderWarning,
+)
+from ._core.errors import (
     EngineError as EngineError,
 )
 from ._core.errors import (

@@ -74,12 +74,16 @@ class LostChangesWarning(UserWarning):
     """Changes of an index that were acknowledged and cannot be read any more."""
 
 
-class CounterpartWarning(UserWarning):
-    """A domain seems to have classes that the other one lacks."""
+class DecoderWarning(UserWarning):
+    """A model that has no decoder, with an index of corrections: Hamming distances rank items."""
 
 
 class BridgeWarning(UserWarning):
     """The two domains were matched no better than by chance: cross-domain search will not work."""
+
+
+class CounterpartWarning(BridgeWarning):
+    """A domain seems to have classes that the other one lacks."""
 
 
 @contextmanager

@@ -18,12 +18,13 @@ from sklearn.utils.validation import check_is_fitted
 from .._core.arrays import to_numpy
 from .._core.errors import InputError, unknown
 from .._core.validation import Flag, OneOf, Range, Rules, check_parameters
-from ..codes import MAX_BITS, pack
+from ..codes import MAX_BITS, pack, unpack
 from ..models.base import About, BaseTransferHasher
 from ..models.contents import Contents, Digest, Entries, Maybe, Named, Number, Values
-from ..models.decoder import with_decoders
+from ..models.decoder import with_decoders, with_words
 from ..models.training import Inputs
 from ..neighbors.graphs import Graph, on_host
+from .class_codes import ClassCodes
 from .fit import RuntimeOptions, learn, open_domains
 from .frozen import frozen_inputs
 from .joining import (
@@ -411,6 +412,7 @@ class ATH(BaseTransferHasher):
         self.private_classes_ = {} if found is None else found.private
         self.new_share_ = {} if found is None else found.new
         self.rejectors_ = rejectors(result.completed) or None
+        self._keep_words()
         self.code_space_ = adopted_space(frozen)
         self.bipartite_graph_: Graph = on_host(result.solution.W[0])
         self.changed_bits_ = {
@@ -474,6 +476,7 @@ class ATH(BaseTransferHasher):
                 "initial=model) with all rows, or begin with partial_fit"
             )
         self.changed_bits_ = add_rows(self, sums, rows, labels)
+        self._keep_words()
         return self
 
     def code_space(self) -> str:
@@ -545,7 +548,16 @@ class ATH(BaseTransferHasher):
         self.encoders_ = {**self.encoders_, name: encoder}
         if joined.classes_ is not None:
             self.classes_, self.class_codes_ = joined.classes_, joined.class_codes_
+        self._keep_words()
         return self
+
+    def _keep_words(self) -> None:
+        """Let the weights of queries lean to the words of the classes, if codes are words."""
+        if self.class_codes_ is not None and isinstance(part(self, "codes"), ClassCodes):
+            words = unpack(self.class_codes_, self.n_bits)
+            self.encoders_ = {
+                name: with_words(encoder, words) for name, encoder in self.encoders_.items()
+            }
 
     def _learned_from_labels(self) -> bool:
         return self.classes_ is not None

@@ -274,6 +274,7 @@ class CodeRows(NamedTuple):
     weights: NDArray[Any] | None = None  # of bits, for queries
     corrections: NDArray[np.float16] | None = None  # (n, 2), NaN where there are none
     suit_corrections: bool = False  # they are stored by default
+    by_projections: bool = False  # weights do not suit corrections: the model is an older one
 
     def misses_some(self) -> bool:
         """Return whether some codes have corrections, but not all."""
@@ -336,7 +337,7 @@ def load_codes(
     )
     from bridgehash.index import HammingIndex
 
-    weights, exported, numbers, suit = None, None, None, False
+    weights, exported, numbers, suit, by_projections = None, None, None, False, False
     wanted = as_index_has if corrections is None else corrections
     if model is None and _is_exported(data):
         exported = HammingIndex.from_parquet(data)
@@ -367,7 +368,9 @@ def load_codes(
             codes, numbers = encode_corrected_rows(encoder, X, "encode")
         else:
             codes = encode_rows(encoder, X, "encode")
-        weights = _weights(encoder, X) if with_weights else None
+        if with_weights:
+            by_projections = encoder.decoder_ is None
+            weights = encoder.decision_function(X) if by_projections else encoder.query_weights(X)
     if corrections and numbers is None:
         raise InputError("has no corrections; encode the rows with --corrections first", data)
     suit = suit or numbers is not None
@@ -379,7 +382,9 @@ def load_codes(
     if tags:
         columns = [read_row_labels(spec, n, data, "tag").astype(str).tolist() for spec in tags]
         texts = list(zip(*columns, strict=True))
-    rows = CodeRows(codes, n_bits, about, given, texts, domain, weights, numbers, suit)
+    rows = CodeRows(
+        codes, n_bits, about, given, texts, domain, weights, numbers, suit, by_projections
+    )
     if exported is None:
         return rows
     _, own_tags, own_domains = exported.get(exported.ids)
@@ -388,11 +393,6 @@ def load_codes(
         tags=own_tags if texts is None else texts,
         domain=own_domains if domain is None else domain,
     )
-
-
-def _weights(encoder: Any, X: Any) -> Any:
-    """Return what each bit counts for queries; the projections, if the model is an older one."""
-    return encoder.query_weights(X) if encoder.decoder_ else encoder.decision_function(X)
 
 
 def _is_exported(data: str) -> bool:

@@ -6,7 +6,7 @@ import json
 from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -64,13 +64,14 @@ Hamming = Annotated[
     ),
 ]
 NCandidates = Annotated[
-    int | None,
+    Any,
     typer.Option(
         "--candidates",
-        parser=opt.whole(1),
-        metavar="N",
-        help="Estimate distances of the N nearest codes by Hamming distance only. Default: all "
-        "codes of a file; on a server 1000, or 10 k if that is more.",
+        parser=lambda text: text if text == "auto" else opt.whole(1)(text),
+        metavar="N|auto",
+        help="Estimate distances of the N nearest codes by Hamming distance only; auto measures "
+        "how many are needed. Default: all codes of a file; on a server 3000, or 10 k if that is "
+        "more.",
     ),
 ]
 ServerSearch = Annotated[
@@ -134,6 +135,12 @@ def search(
         check_same_space(opened.about, query.about, index)
         n = len(opened)
         k = max(1, min(k, n))  # room for more would stay empty
+        if query.by_projections and opened.has_corrections:
+            problem = f"{model} was fitted by an earlier version and cannot use the corrections of "
+            if candidates is not None:
+                raise InputError(f"{problem}{index}; fit the model again", "--candidates")
+            note(f"{problem}{index}; codes are ranked by Hamming distance, fit the model again")
+            query = query._replace(weights=None)
         if ranked and query.suit_corrections and n and not opened.has_corrections:
             note(f"{index} has no corrections; codes are ranked by their agreement with the query")
         started = perf_counter()
@@ -168,7 +175,7 @@ def _search(
     opened: HammingIndex | EngineIndex,
     query: CodeRows,
     k: int,
-    n_candidates: int | None,
+    n_candidates: int | Literal["auto"] | None,
     filters: Any,
 ) -> Found:
     """Search with weights if there are some, else by Hamming distance."""

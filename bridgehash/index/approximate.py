@@ -1,9 +1,9 @@
-"""Approximate search with the inverted lists of faiss.
+"""Approximate search with inverted lists, whose centres are learned by faiss.
 
 Each code is in the list of its nearest centre, and a query looks into a few lists only. Their
 number is measured, not guessed: when the lists are built, codes of the index are used as queries,
 the exact scan finds their true neighbours, and the smallest number of lists with enough recall
-is kept. The exact scan also finds the centres nearest to a query, faster than faiss does.
+is kept. The exact scan finds the centres nearest to a code or query, and scans the lists.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .scan import Neighbors, nearest_rows
+from .scan import Neighbors, nearest_in_lists, nearest_rows
 from .state import as_bytes
 
 _N_QUERIES = 1024  # codes of the index that are used to measure recall
 _N_NEIGHBORS = 10  # recall is the share of these that is found
 _CODES_PER_LIST = 40  # for training; faiss warns below 39
+_PART = 65_536  # codes that are assigned to lists at a time
 _ROW_BITS = 40  # distance and row in one integer: the row takes the low bits
 
 
@@ -43,16 +44,23 @@ class InvertedLists:
             ) from error
         packed = as_bytes(words)
         n, n_bytes = packed.shape
-        self._faiss, self._n_bits = faiss, n_bits
+        self._n_bits = n_bits
         self.n_lists = max(1, min(n // _CODES_PER_LIST, int(4 * np.sqrt(n))))
         quantizer: Any = faiss.IndexBinaryFlat(8 * n_bytes)
-        self._quantizer = quantizer  # faiss does not keep it alive
-        self._index: Any = faiss.IndexBinaryIVF(quantizer, 8 * n_bytes, self.n_lists)
         rng = np.random.default_rng(0)
-        self._index.train(packed[rng.permutation(n)[: _CODES_PER_LIST * self.n_lists]])
-        self._index.add(packed)
+        trained = faiss.IndexBinaryIVF(quantizer, 8 * n_bytes, self.n_lists)
+        trained.train(packed[rng.permutation(n)[: _CODES_PER_LIST * self.n_lists]])
         centres = faiss.vector_to_array(quantizer.xb).reshape(self.n_lists, n_bytes)
         self._centres = np.ascontiguousarray(centres.view(np.uint64).T)
+        own = np.concatenate(
+            [
+                nearest_rows(self._centres, words[:, start : start + _PART].T.copy(), 1, n_bits)[1]
+                for start in range(0, n, _PART)
+            ]
+        )[:, 0]
+        self._rows = np.argsort(own, kind="stable")  # list after list
+        self._ends = np.searchsorted(own[self._rows], np.arange(self.n_lists + 1))
+        self._words = np.ascontiguousarray(words[:, self._rows])
         queries = np.sort(rng.permutation(n)[:_N_QUERIES])
         self.n_probe, self.recall = self._measure(words, queries, recall)
 
@@ -61,16 +69,10 @@ class InvertedLists:
     ) -> Neighbors:
         """Return about the k nearest codes; row -1 where the searched lists hold fewer."""
         n_probe = n_probe or self.n_probe
-        distances, lists = nearest_rows(self._centres, queries, n_probe, self._n_bits)
-        self._index.nprobe = n_probe
-        # The queries are already divided among threads: faiss uses the calling thread only.
-        n_threads = self._faiss.omp_get_max_threads()
-        self._faiss.omp_set_num_threads(1)
-        try:
-            found = self._index.search_preassigned(as_bytes(queries.T), k, lists, distances)
-        finally:
-            self._faiss.omp_set_num_threads(n_threads)
-        return _sort(found[0], found[1], self._n_bits)
+        _, lists = nearest_rows(self._centres, queries, n_probe, self._n_bits)
+        distances, places = nearest_in_lists(self._words, self._ends, lists, queries, k)
+        rows = np.where(places < 0, -1, self._rows[places])
+        return _sort(distances, rows, self._n_bits)
 
     def _measure(
         self, words: NDArray[np.uint64], rows: NDArray[np.int64], target: float
@@ -99,7 +101,7 @@ class InvertedLists:
 
 
 def _sort(distances: NDArray[np.int32], rows: NDArray[np.int64], n_bits: int) -> Neighbors:
-    """Sort by (distance, row) with missing rows (-1) last; faiss leaves ties unsorted."""
+    """Sort by (distance, row) with missing rows (-1) last."""
     last = (1 << _ROW_BITS) - 1
     missing = rows < 0
     keys = np.where(missing, n_bits + 1, distances).astype(np.int64) << _ROW_BITS

@@ -17,7 +17,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 _LANES = 64
-_TILE = 4096  # codes; 32 KB per word of a code, to fit in the L1 or L2 cache
+_TILE = 8192  # codes; 64 KB per word of a code, to fit in the L2 cache
 _SPARE = 1024  # room for candidates beyond k
 
 _options = {"nogil": True, "cache": True, "boundscheck": False, "error_model": "numpy"}
@@ -63,35 +63,87 @@ def _mask_below(typing_context: Any, distances: Any, offset: Any, limit: Any) ->
 
 
 @_compiled
-def _fill(words: Any, p: Any, q: Any, start: int, stop: int, to_p: Any, to_q: Any) -> None:
-    """Write the distances of codes start..stop to two queries, up to four words in one pass.
+def _fill_one(words: Any, q: Any, start: int, stop: int, to: Any) -> None:
+    """Write the distances of codes start..stop to a query."""
+    n = stop - start
+    a, q0 = words[0, start:stop], q[0]
+    for j in range(n):
+        to[j] = _popcount(a[j] ^ q0)
+    _add_words(words, q, 1, start, stop, to)
 
-    Two queries at once, because fetching the codes takes most of the time.
-    """
-    n, n_words = stop - start, words.shape[0]
+
+@_compiled
+def _add_words(words: Any, q: Any, first: int, start: int, stop: int, to: Any) -> None:
+    """Add the distances in all words from `first`."""
+    for i in range(first, words.shape[0]):
+        a, qi = words[i, start:stop], q[i]
+        for j in range(stop - start):
+            to[j] += _popcount(a[j] ^ qi)
+
+
+@_compiled
+def _fill_two(words: Any, p: Any, q: Any, start: int, stop: int, to_p: Any, to_q: Any) -> None:
+    """Write the distances to two queries."""
+    n = stop - start
     a, p0, q0 = words[0, start:stop], p[0], q[0]
-    if n_words == 1:
+    if words.shape[0] == 1:
         for j in range(n):
             to_p[j] = _popcount(a[j] ^ p0)
             to_q[j] = _popcount(a[j] ^ q0)
         return
     b, p1, q1 = words[1, start:stop], p[1], q[1]
-    if n_words < 4:
-        for j in range(n):
-            to_p[j] = _popcount(a[j] ^ p0) + _popcount(b[j] ^ p1)
-            to_q[j] = _popcount(a[j] ^ q0) + _popcount(b[j] ^ q1)
-    else:
-        c, d, p2, p3, q2, q3 = words[2, start:stop], words[3, start:stop], p[2], p[3], q[2], q[3]
-        for j in range(n):
-            left = _popcount(a[j] ^ p0) + _popcount(b[j] ^ p1)
-            to_p[j] = left + _popcount(c[j] ^ p2) + _popcount(d[j] ^ p3)
-            left = _popcount(a[j] ^ q0) + _popcount(b[j] ^ q1)
-            to_q[j] = left + _popcount(c[j] ^ q2) + _popcount(d[j] ^ q3)
-    for i in range(4 if n_words >= 4 else 2, n_words):
-        e, pi, qi = words[i, start:stop], p[i], q[i]
-        for j in range(n):
-            to_p[j] += _popcount(e[j] ^ pi)
-            to_q[j] += _popcount(e[j] ^ qi)
+    for j in range(n):
+        to_p[j] = _popcount(a[j] ^ p0) + _popcount(b[j] ^ p1)
+        to_q[j] = _popcount(a[j] ^ q0) + _popcount(b[j] ^ q1)
+    _add_words(words, p, 2, start, stop, to_p)
+    _add_words(words, q, 2, start, stop, to_q)
+
+
+@_inlined
+def _of_four(code: Any, q: Any) -> Any:
+    """Return the distance in four words."""
+    left = _popcount(code[0] ^ q[0]) + _popcount(code[1] ^ q[1])
+    return left + _popcount(code[2] ^ q[2]) + _popcount(code[3] ^ q[3])
+
+
+@_compiled
+def _fill_four(words: Any, queries: Any, start: int, stop: int, to: Any) -> None:
+    """Write the distances to four queries, for codes of four words or more."""
+    a, b, c, d = (
+        words[0, start:stop],
+        words[1, start:stop],
+        words[2, start:stop],
+        words[3, start:stop],
+    )
+    p = queries[0, 0], queries[0, 1], queries[0, 2], queries[0, 3]
+    q = queries[1, 0], queries[1, 1], queries[1, 2], queries[1, 3]
+    r = queries[2, 0], queries[2, 1], queries[2, 2], queries[2, 3]
+    s = queries[3, 0], queries[3, 1], queries[3, 2], queries[3, 3]
+    to_p, to_q, to_r, to_s = to[0], to[1], to[2], to[3]
+    for j in range(stop - start):
+        code = a[j], b[j], c[j], d[j]
+        to_p[j], to_q[j] = _of_four(code, p), _of_four(code, q)
+        to_r[j], to_s[j] = _of_four(code, r), _of_four(code, s)
+    for i in range(4):
+        _add_words(words, queries[i], 4, start, stop, to[i])
+
+
+@_compiled
+def _distances(words: Any, queries: Any, q: int, start: int, stop: int, tiles: Any) -> Any:
+    """Return the distances of codes start..stop to query q, in one of the tiles.
+
+    The first of two or four queries computes those of all, because fetching the codes takes most
+    of the time.
+    """
+    n, together = len(queries), 2 if words.shape[0] < 4 else 4
+    tile = tiles[q % together]
+    if q >= n - n % together:  # too few are left
+        _fill_one(words, queries[q], start, stop, tile)
+    elif q % together == 0 and together == 2:
+        _fill_two(words, queries[q], queries[q + 1], start, stop, tile, tiles[1])
+    elif q % together == 0:
+        _fill_four(words, queries[q : q + 4], start, stop, tiles)
+    return tile
 
 
 @_compiled
@@ -153,27 +205,23 @@ def _scan(
     counts: Any,
     held_d: Any,
     held_r: Any,
-    tile: Any,
-    other: Any,
+    tiles: Any,
 ) -> Any:
     """Collect the candidates of each query: all codes that can be among the k nearest.
 
     A code must be nearer than limits[q]; counts[q, d] is the number of codes seen at distance d.
     Returns the number of candidates per query, which are in the order of their rows.
     """
-    n_queries, step = len(queries), len(tile)
+    n_queries, step = len(queries), tiles.shape[1]
     held = np.zeros(n_queries, np.int64)
     below = np.zeros(n_queries, np.int64)  # codes seen so far below the limit
     for start in range(0, words.shape[1], step):
         stop = min(start + step, words.shape[1])
         n = stop - start
-        tile[n:] = other[n:] = np.iinfo(tile.dtype).max  # never below a limit
-        for p in range(0, n_queries, 2):
-            q = min(p + 1, n_queries - 1)  # the last of an odd number is paired with itself
-            _fill(words, queries[p], queries[q], start, stop, tile, other)
-            _select(tile, start, n, k, p, limits, counts, held_d, held_r, held, below)
-            if q > p:
-                _select(other, start, n, k, q, limits, counts, held_d, held_r, held, below)
+        tiles[:, n:] = np.iinfo(tiles.dtype).max  # never below a limit
+        for q in range(n_queries):
+            tile = _distances(words, queries, q, start, stop, tiles)
+            _select(tile, start, n, k, q, limits, counts, held_d, held_r, held, below)
     return held
 
 
@@ -198,9 +246,53 @@ def _sorted(
                 out_d[q, place], out_r[q, place] = d, held_rows[q, i]
 
 
+@_compiled
+def _scan_lists(
+    words: Any, ends: Any, lists: Any, queries: Any, held_d: Any, tile: Any, out_d: Any, out_r: Any
+) -> None:
+    """Write the nearest codes of some lists per query; ties stay in the order of the lists."""
+    n_bits, k = 64 * words.shape[0], out_r.shape[1]
+    held_r, counts = np.empty(held_d.shape, np.int64), np.empty((1, n_bits + 2), np.int64)
+    limits, held, below = np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.int64)
+    for q in range(len(queries)):
+        limits[0], held[0], below[0], counts[:] = n_bits + 1, 0, 0, 0
+        for i in lists[q]:
+            for start in range(ends[i], ends[i + 1], len(tile)):
+                stop = min(start + len(tile), ends[i + 1])
+                n = stop - start
+                _fill_one(words, queries[q], start, stop, tile)
+                tile[n : n + _LANES] = np.iinfo(tile.dtype).max  # never below a limit
+                _select(tile, start, n, k, 0, limits, counts, held_d, held_r, held, below)
+        _sorted(held_d, held_r, held, n_bits, out_d[q : q + 1], out_r[q : q + 1])
+
+
+def nearest_in_lists(words: Any, ends: Any, lists: Any, queries: Any, k: int) -> Any:
+    """Return distances and places of the k nearest codes in some lists per query.
+
+    Codes at the same distance are in the order in which the lists are searched. The place is -1
+    where the lists hold fewer than k codes.
+
+    Parameters
+    ----------
+    words : uint64 array of shape (n_words, n)
+        Codes, word by word, list after list.
+    ends : int64 array of shape (n_lists + 1,)
+        List i has the places ends[i] to ends[i + 1].
+    lists : int64 array of shape (n_queries, n_probe)
+    queries : uint64 array of shape (n_queries, n_words)
+    """
+    n_queries, n_bits = len(queries), 64 * words.shape[0]
+    tile = _tiles(n_bits)[0]
+    out_d = np.full((n_queries, k), n_bits + 1, np.int32)
+    out_r = np.full((n_queries, k), -1, np.int64)
+    held_d = np.empty((1, k + _SPARE), tile.dtype)
+    _scan_lists(words, ends, lists, queries, held_d, tile, out_d, out_r)
+    return out_d, out_r
+
+
 def _tiles(n_bits: int) -> Any:
-    """Return buffers for the distances of a tile to two queries: bytes if they fit."""
-    return np.empty((2, _TILE), np.uint8 if n_bits < np.iinfo(np.uint8).max else np.uint16)
+    """Return buffers for the distances of a tile to four queries: bytes if they fit."""
+    return np.empty((4, _TILE), np.uint8 if n_bits < np.iinfo(np.uint8).max else np.uint16)
 
 
 def nearest_rows(words: Any, queries: Any, k: int, n_bits: int) -> Any:
@@ -220,7 +312,7 @@ def nearest_rows(words: Any, queries: Any, k: int, n_bits: int) -> Any:
     held_r = np.empty((n_queries, room), np.int64)
     limits = np.full(n_queries, n_bits + 1, np.int64)
     counts = np.zeros((n_queries, n_bits + 2), np.int64)
-    held = _scan(words, queries, k, limits, counts, held_d, held_r, *tiles)
+    held = _scan(words, queries, k, limits, counts, held_d, held_r, tiles)
     out_d, out_r = np.empty((n_queries, k), np.int32), np.empty((n_queries, k), np.int64)
     _sorted(held_d, held_r, held, n_bits, out_d, out_r)
     return out_d, out_r

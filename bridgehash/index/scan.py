@@ -40,6 +40,31 @@ def _scan() -> Callable[..., Neighbors]:
     return kernel.nearest_rows
 
 
+def nearest_in_lists(words: Any, ends: Any, lists: Any, queries: Any, k: int) -> Neighbors:
+    """Return distances and places of the k nearest codes in some lists per query.
+
+    See `kernel.nearest_in_lists`.
+    """
+    if find_spec("numba") is None:
+        return numpy_nearest_in_lists(words, ends, lists, queries, k)
+    from . import kernel
+
+    found: Neighbors = kernel.nearest_in_lists(words, ends, lists, queries, k)
+    return found
+
+
+def numpy_nearest_in_lists(words: Any, ends: Any, lists: Any, queries: Any, k: int) -> Neighbors:
+    """Do what `nearest_in_lists` does without Numba: slower, same results."""
+    found = np.full((len(queries), k), 64 * len(words) + 1, np.int32)
+    places = np.full(found.shape, -1, np.int64)
+    for q, (query, own) in enumerate(zip(queries, lists, strict=True)):
+        searched = np.concatenate([np.arange(ends[i], ends[i + 1]) for i in own])
+        distances = np.bitwise_count(words[:, searched] ^ query[:, None]).sum(axis=0)
+        nearest = np.argsort(distances, kind="stable")[:k]
+        found[q, : len(nearest)], places[q, : len(nearest)] = distances[nearest], searched[nearest]
+    return found, places
+
+
 def numpy_nearest_rows(words: Any, queries: Any, k: int, n_bits: int) -> Neighbors:
     """Do what `nearest_rows` does without Numba: slower, same results."""
     n = words.shape[1]

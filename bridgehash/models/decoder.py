@@ -6,7 +6,8 @@ estimate a distance, see "Corrected codes" in docs/maths.md:
 
     distance² - ‖query‖² ≈ offset - slope (w · b),   w = D q
 
-Only the weights w, the offset and the slope are needed to search; an index knows no decoder.
+Only the weights w, the offset and the slope are needed to search; an index knows no decoder. If all
+rows of a class have one code word, queries lean to the word that is expected of them.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ _RIDGE = 0.01  # towards a multiple of the identity; codes have variance one
 _SWEEPS = 4  # over the bits of a code; later sweeps flip almost nothing
 _BLOCK = 512  # rows whose codes are chosen together
 _LARGEST = float(np.finfo(np.float16).max)
+_LEAN = 0.25  # length of the step of a query towards its expected word; queries have length one
+_SHARPNESS = 10.0  # of the probabilities of words, for projections and words of length one
 _EQUAL = 1e-3  # relative difference of lengths that still counts as equal
 _POSITIVE = Number(Range(0, above=True))
 
@@ -61,6 +64,8 @@ class CodeDecoder(BaseEstimator):
     row_scale : float
         If the projection changes no length but leaves directions out, the length of an item is
         that of its whole row, times this number. 0: the length of its projections.
+    words : int8 array of shape (n_classes, n_bits), or None
+        The code words ±1 of the classes, if the rows of a class have one.
     """
 
     _contents: ClassVar[Contents] = {
@@ -68,6 +73,7 @@ class CodeDecoder(BaseEstimator):
         "unit": _POSITIVE,
         "length": _POSITIVE,
         "row_scale": Number(Range(0)),
+        "words": Maybe(Values("c r", "i")),
     }
 
     def __init__(
@@ -76,11 +82,13 @@ class CodeDecoder(BaseEstimator):
         unit: float = 1.0,
         length: float = 1.0,
         row_scale: float = 0.0,
+        words: NDArray[np.int8] | None = None,
     ) -> None:
         self.matrix = matrix
         self.unit = unit
         self.length = length
         self.row_scale = row_scale
+        self.words = words
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -88,7 +96,17 @@ class CodeDecoder(BaseEstimator):
     def weights(self, H: Any) -> NDArray[np.float32]:
         """Return what each bit counts for queries with projections H, shape (n, n_bits)."""
         scaled = self._scaled(H)
+        if self.words is not None:
+            scaled = scaled + _LEAN * self._expected_word(scaled)
         return scaled if self.matrix is None else rows_product(scaled, by_rows(self.matrix.T))
+
+    def _expected_word(self, scaled: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the mean of the words, each with its probability and of length one."""
+        assert self.words is not None
+        units = self.words.astype(np.float32) / np.sqrt(np.float32(self.words.shape[1]))
+        logits = _SHARPNESS * rows_product(scaled, by_rows(units.T))
+        shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return np.asarray(rows_product(shares / shares.sum(axis=1, keepdims=True), units))
 
     def codes(self, H: Any) -> NDArray[np.float32]:
         """Return codes ±1 for projections H: signs, then flips that bring b D nearer to h."""
@@ -185,8 +203,17 @@ def with_decoders(
         elif id(encoder) not in decoded:
             scale = _common_scale(encoder) / unit if known.row_scale else 0.0
             decoded[id(encoder)] = twin = copy(encoder)
-            twin.decoder_ = CodeDecoder(known.matrix, unit, known.length, scale)
+            twin.decoder_ = CodeDecoder(known.matrix, unit, known.length, scale, known.words)
     return [decoded[id(encoder)] for encoder in encoders]
+
+
+def with_words(encoder: LinearEncoder, words: NDArray[np.int8]) -> LinearEncoder:
+    """Return a copy of an encoder whose queries lean to the words of the classes."""
+    twin = copy(encoder)
+    if encoder.decoder_ is not None:
+        twin.decoder_ = copy(encoder.decoder_)
+        twin.decoder_.words = words
+    return twin
 
 
 def _fitted_matrix(H: NDArray[np.float64]) -> NDArray[np.float32] | None:

@@ -7,6 +7,7 @@ parallel.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.errors import BridgehashError, IdExistsError, InputError, JournalError
+from .._core.errors import (
+    BridgehashError,
+    DecoderWarning,
+    IdExistsError,
+    InputError,
+    JournalError,
+)
 from ..codes import n_bytes, pack
 from ..index import HammingIndex, IndexStore
 from ..index.attributes import Attributes, ItemFilter
@@ -139,6 +146,16 @@ class Catalogue:
                 return self.domains[domain].encoder.encode_corrected(X)
             except ValueError as error:
                 raise invalid(error, "features") from error
+
+    def can_weigh(self, domain: str) -> bool:
+        """Return whether queries of a domain can be ranked by weights.
+
+        Not if the index has corrections and the model was fitted by a version that learned no
+        decoder: corrections do not suit projections.
+        """
+        return self.domains[domain].encoder.decoder_ is not None or (
+            not self.store.index.has_corrections
+        )
 
     def encode_queries(self, X: NDArray[Any], domain: str) -> EncodedRows:
         """Return the packed codes of features, and what each of their bits counts.
@@ -394,6 +411,13 @@ def _open(
         catalogue = Catalogue(
             name, method, n_bits, domains, index_domain, query_domain, model.stores_corrections
         )
+        if not catalogue.can_weigh(query_domain):
+            warnings.warn(
+                f"{files.model} was fitted by an earlier version and cannot use the corrections of "
+                f"{files.index}; items are ranked by Hamming distance, fit the model again",
+                DecoderWarning,
+                stacklevel=2,
+            )
         zeros = np.zeros((1, n_bytes(n_bits)), np.uint8)
         store.index.search_rows(zeros, 1)  # a first search compiles or loads the scan
         store.index.best_rows(zeros, np.zeros((1, n_bits)), 1)

@@ -24,7 +24,8 @@ Rank = Literal["auto", "hamming", "weights"]
 RANK_TEXT = (
     "`hamming`: by the number of bits that differ. `weights`: by a score in which each bit counts "
     "as much as the features of the query say; needs features. `auto`: by weights if the features "
-    "of the query are known, else by Hamming distance."
+    "of the query are known, else by Hamming distance; also if an older model cannot use the "
+    "corrections of the index."
 )
 MAX_TAG = 200  # characters
 MAX_TAGS = 64  # of an item, or of a filter

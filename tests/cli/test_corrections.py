@@ -186,3 +186,18 @@ def test_a_model_of_an_earlier_version_has_no_corrections(run: Run, refused: Ref
     index, X = HammingIndex.load("new.bhi"), np.load("source.npy")
     ids = index.search(model.encode(X), 5, weights=model.decision_function(X))[1]
     assert [record["ids"] for record in found] == ids.tolist()
+
+
+def test_an_older_model_does_not_use_corrections(run: Run, refused: Refused) -> None:
+    assert run(BUILD).code == 0
+    model = load("itq.bh")
+    model.encoder_.decoder_ = None
+    save(model, "itq.bh")
+    ended = run(SEARCH)
+    note = "itq.bh was fitted by an earlier version and cannot use the corrections of new.bhi"
+    assert f"note: {note}; codes are ranked by Hamming distance, fit the model again" in ended.err
+    _, ids = HammingIndex.load("new.bhi").search(model.encode(np.load("source.npy")), 5)
+    assert [record["ids"] for record in json.loads(ended.out)] == ids.tolist()
+    assert "scores" not in json.loads(ended.out)[0]
+    assert f"--candidates: {note}; fit the model again" in refused(f"{SEARCH} --candidates 9")
+    assert run(f"{SEARCH} --hamming").err == ""

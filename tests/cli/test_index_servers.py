@@ -71,7 +71,13 @@ def built(run: Run, build: str, table: str) -> Run:
 
 def test_a_table_answers_as_a_file_does(built: Run, table: str, engine: str) -> None:
     assert built(f"index build source.npy {SOURCE} --tags tags.npy --out new.bhi").code == 0
-    for options in ("-k 7", "-k 3 --candidates 9", "-k 3 --tag 1", "-k 3 --tag nothing"):
+    for options in (
+        "-k 7",
+        "-k 3 --candidates 9",
+        "-k 3 --candidates auto",
+        "-k 3 --tag 1",
+        "-k 3 --tag nothing",
+    ):
         file = json.loads(built(f"search new.bhi target.npy {TARGET} {options} --json").out)
         line = f"search {table} target.npy {TARGET} {engine} {options} --json"
         assert json.loads(built(line).out) == file

@@ -5,6 +5,8 @@ import pytest
 
 from bridgehash.codes import pack
 from bridgehash.index import HammingIndex
+from bridgehash.index.scan import nearest_in_lists, numpy_nearest_in_lists
+from bridgehash.index.state import as_bytes, as_words
 
 pytest.importorskip("faiss")
 
@@ -60,14 +62,37 @@ def test_the_next_search_sees_a_change():
 
 
 def test_the_searched_lists_are_those_of_faiss():
-    """Our scan finds the centres: the distances are those of plain faiss."""
+    """Plain faiss with the same centres finds the same distances."""
+    import faiss
+
     rng = np.random.default_rng(3)
     codes, queries = clustered(rng, 8000, 64), clustered(rng, 50, 64)
     lists = approximate().add(codes).lists
-    lists._index.nprobe = lists.n_probe = lists.n_lists // 3  # enough to make ties of centres rare
-    theirs = lists._index.search(queries, 20)[0]
+    quantizer = faiss.IndexBinaryFlat(64)
+    quantizer.add(as_bytes(lists._centres))
+    plain = faiss.IndexBinaryIVF(quantizer, 64, lists.n_lists)
+    plain.add(codes)
+    plain.nprobe = lists.n_probe = lists.n_lists // 3  # enough to make ties of centres rare
     ours = lists(queries.view(np.uint64), 20)[0]
-    assert (ours == theirs).mean() > 0.99
+    assert (ours == plain.search(queries, 20)[0]).mean() > 0.99
+
+
+@pytest.mark.parametrize("n_bits", [64, 128, 256])
+def test_lists_are_scanned_as_numpy_does(n_bits):
+    """Lists of all sizes: empty, one, longer than a tile; with ties at nearly every place."""
+    kernel = pytest.importorskip("bridgehash.index.kernel")
+    rng = np.random.default_rng(n_bits)
+    ends = np.cumsum([0, 0, 1, 63, 64, 65, 500, kernel._TILE + 70])
+    words = as_words(pack(rng.random((ends[-1], n_bits)) < 0.05))
+    queries = np.ascontiguousarray(as_words(pack(rng.random((9, n_bits)) < 0.05)).T)
+    lists = np.array([rng.permutation(7)[:4] for _ in queries])
+    lists[0] = 0  # an empty list only
+    for k in (1, 10, 300):
+        arguments = words, ends, lists, queries, k
+        ours, expected = nearest_in_lists(*arguments), numpy_nearest_in_lists(*arguments)
+        for one, other in zip(ours, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert (ours[1][0] == -1).all()
 
 
 def test_codes_of_one_tag_are_searched_exactly():

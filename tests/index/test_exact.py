@@ -57,10 +57,21 @@ def test_the_scan_of_numpy_gives_the_same_rows():
 def test_codes_at_the_ends_of_tiles_are_found():
     rng = np.random.default_rng(0)
     queries = random_codes(rng, 3, 64)
-    for n in (1, 4095, 4096, 4097, 4096 + 63):
+    tile = pytest.importorskip("bridgehash.index.kernel")._TILE
+    for n in (1, tile - 1, tile, tile + 1, tile + 63):
         codes = random_codes(rng, n, 64)
         answer = HammingIndex(64).add(codes).search(queries, n)
         assert_same(answer, brute(codes, np.arange(n), queries, n))
+
+
+@pytest.mark.parametrize("n_bits", [64, 128, 192, 256, 320])
+def test_queries_are_answered_alone_as_in_groups(n_bits):
+    rng = np.random.default_rng(n_bits)
+    words = as_words(random_codes(rng, 500, n_bits))
+    queries = np.ascontiguousarray(as_words(random_codes(rng, 9, n_bits)).T)
+    for n in range(1, 10):
+        arguments = words, queries[:n], 20, n_bits
+        assert_same(numpy_nearest_rows(*arguments), nearest_rows(*arguments))
 
 
 def test_equal_codes_are_ordered_by_id():

@@ -175,14 +175,47 @@ def test_partial_fit_keeps_the_decoder(rows):
     before = ath.source_encoder_.decoder_
     ath.partial_fit(rows[:9], y_source=y[:9])
     assert before is not None
-    assert ath.source_encoder_.decoder_ is before
+    after = ath.source_encoder_.decoder_
+    assert (after.unit, after.decodes_as(before)) == (before.unit, True)
+
+
+def test_queries_lean_to_the_expected_class_word(rows, tmp_path):
+    y = np.arange(len(rows)) % 3
+    ath = ATH.supervised(8).fit(rows + y[:, None], rows - y[:, None], y_source=y, y_target=y)
+    ath.save(tmp_path / "a.bh")
+    words = unpack(ath.class_codes_, 8)
+    for model in (ath, load(tmp_path / "a.bh")):
+        decoder = model.target_encoder_.decoder_
+        np.testing.assert_array_equal(decoder.words, words)
+        Q = model.decision_function(rows, "target") / decoder.unit
+        expected = []
+        for q in Q:
+            shares = [np.exp(10 * (q @ word) / np.sqrt(8)) for word in words]
+            word = sum(s / sum(shares) * v for s, v in zip(shares, words, strict=True))
+            expected.append(decoder.matrix @ (q + 0.25 * word / np.sqrt(8)))
+        assert model.query_weights(rows, "target") == pytest.approx(np.array(expected), abs=1e-4)
+
+
+def test_decoders_know_the_words_of_all_classes(rows):
+    y = np.arange(len(rows)) % 3
+    ath = ATH.supervised(8).partial_fit(rows, rows, y_source=y, y_target=y)
+    ath.partial_fit(rows[:9], y_source=np.arange(9) % 4)
+    ath.join("third", rows, y=np.arange(len(rows)) % 5)
+    assert len(ath.classes_) == 5
+    for encoder in ath.encoders_.values():
+        np.testing.assert_array_equal(encoder.decoder_.words, unpack(ath.class_codes_, 8))
+    free = ATH.unsupervised(8, random_state=0).fit(rows, rows)
+    assert free.source_encoder_.decoder_.words is None
 
 
 def test_a_row_has_the_same_weights_and_corrections_alone_and_in_a_batch(rng):
     X = rng.normal(size=(700, 40)).astype(np.float32)
     encoder = ITQ(32, random_state=0).fit(X).encoder_
     W, found = encoder.query_weights(X), encoder.encode_corrected(X)
+    labelled = ATH.supervised(32).fit(X, X, y_source=(y := np.arange(700) % 5), y_target=y)
+    V = labelled.query_weights(X, "source")
     for i in range(0, 700, 23):
+        np.testing.assert_array_equal(labelled.query_weights(X[i : i + 1], "source")[0], V[i])
         alone = encoder.encode_corrected(X[i : i + 1])
         np.testing.assert_array_equal(encoder.query_weights(X[i : i + 1])[0], W[i])
         np.testing.assert_array_equal(alone.codes[0], found.codes[i])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bridgehash import ATH, load, save
+from bridgehash import ATH, DecoderWarning, load, save
 from bridgehash.index import HammingIndex
 from bridgehash.models.provenance import origin
 from bridgehash.service.catalogue import Files, SearchQuery, close_catalogues, open_catalogues
@@ -146,6 +146,27 @@ def test_a_model_without_a_decoder_ranks_by_projections(folder, files, serve):
     H = model.decision_function(X, "target")
     _, ids = index.search(model.encode(X, "target"), 10, weights=H)
     assert [[i for i, _ in row] for row in ranked(response)] == ids.tolist()
+
+
+def test_an_older_model_does_not_use_corrections(folder, files, serve, free):
+    model = load(folder / "free.bh")
+    for encoder in model.encoders_.values():
+        encoder.decoder_ = None
+    save(model, folder / "free.bh")
+    with pytest.warns(
+        DecoderWarning, match=r"free\.bh .* cannot use the corrections of .*free\.bhi"
+    ):
+        client = serve(n=3)
+    X = np.load(folder / "target.npy")[:5]
+    answer = client.post(FREE, json={"features": X.tolist()}).json()
+    index = HammingIndex.load(folder / "free.bhi")
+    distances, ids = index.search(model.encode(X, "target"), 10)
+    assert answer["rank"] == "hamming"
+    assert [[h["id"] for h in r["hits"]] for r in answer["results"]] == ids.tolist()
+    assert [[h["distance"] for h in r["hits"]] for r in answer["results"]] == distances.tolist()
+    refused = client.post(FREE, json={"features": X.tolist(), "rank": "weights"})
+    assert (refused.status_code, refused.json()["field"]) == (422, "rank")
+    assert "fit it again, or rank by hamming" in refused.json()["detail"]
 
 
 def test_items_added_with_features_have_corrections(serve, free, folder, keyed):

@@ -196,3 +196,14 @@ def test_a_request_that_cannot_be_encoded_does_not_fail_others_of_its_batch(clie
     for result in (first, last):
         np.testing.assert_array_equal(result.ids, alone.ids)
         np.testing.assert_array_equal(result.queries, alone.queries)
+
+
+def test_query_parameters_change_nothing_for_json(client, folder):
+    form = {"features": np.load(folder / "target.npy")[:3].tolist(), "k": 4}
+    alone = client.post(SEARCH, json=form)
+    assert alone.status_code == 200
+    assert client.post(SEARCH + "?k=2&rank=hamming", json=form).content == alone.content
+    refused = client.post(SEARCH + "?k=none", json=form)
+    assert (refused.status_code, refused.json()["field"]) == (422, "k")
+    missing = client.post(SEARCH.replace("photos", "x" * 70), json=form)
+    assert missing.status_code == 422

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from random import uniform
 from threading import RLock
 from time import sleep
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, get_args
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
@@ -41,8 +41,10 @@ PAUSES = (0.2, 1.0, 3.0, 8.0)  # seconds before the retries of an operation, tim
 IDS_END = MAX_ID + 1
 CORRECTIONS = ("score_offset", "score_slope")  # columns or fields
 NO_CORRECTIONS = np.array([0, 1], np.float32)  # offset and slope if no code has any
-_CANDIDATES = 1000  # that a search with weights orders, or
+_CANDIDATES = 3000  # that a search with weights orders, or
 _CANDIDATES_PER_RESULT = 10  # times k if that is more
+_DEEPEST = 16_000  # candidates among which the best are sought to choose their number
+_MEASURED = 16  # queries that decide it
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _SCHEMES = ("postgresql", "postgres", "milvus")
 
@@ -121,16 +123,38 @@ class Ranking:
 
     def put(self, query: int, found: Candidates) -> None:
         """Keep the best candidates of a query."""
+        scores, best = self._best(query, found)
+        for array, values in zip(
+            self.results, (scores, found.distances[best], found.ids[best]), strict=True
+        ):
+            array[query, : len(best)] = values
+
+    def _best(self, query: int, found: Candidates) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
+        """Return scores and numbers of the k best candidates of a query."""
         by_id = np.argsort(found.ids, kind="stable")  # equal scores are ordered by row, hence by id
         corrections = None if found.corrections is None else found.corrections[by_id].T
         scored = ScoredCodes(as_words(found.codes[by_id]), corrections, found.missing)
         weights = self._weights.part(slice(query, query + 1))
         scores, rows = scored.ordered(weights, np.arange(scored.n)[None])
-        scores, best = scores[0, : self._shape[1]], by_id[rows[0, : self._shape[1]]]
-        for array, values in zip(
-            self.results, (scores, found.distances[best], found.ids[best]), strict=True
-        ):
-            array[query, : len(best)] = values
+        return scores[0, : self._shape[1]], by_id[rows[0, : self._shape[1]]]
+
+
+class Depths(Ranking):
+    """How many candidates hold the best ones, measured on many candidates."""
+
+    def clear(self) -> None:
+        """Forget everything, because the work is repeated."""
+        self._places: list[NDArray[np.intp]] = []
+
+    def put(self, query: int, found: Candidates) -> None:
+        """Keep the places of the best candidates in the order of (distance, id)."""
+        order = np.lexsort((found.ids, found.distances))
+        self._places.append(np.argsort(order)[self._best(query, found)[1]])
+
+    def holding(self, share: float) -> int:
+        """Return how many candidates hold this share of the best."""
+        places = np.sort(np.concatenate([*self._places, np.zeros(1, np.intp)]))
+        return int(places[int(np.ceil(share * (len(places) - 1)))]) + 1
 
 
 class EngineSession(ABC):
@@ -199,8 +223,11 @@ class EngineIndex(ABC):
         Whether the table or collection has room for corrections.
     about : dict of str
         Where the codes come from; stored on the server.
+    recall : float, default=0.95
+        Share of the k best codes that a search with weights and n_candidates="auto" finds.
     """
 
+    recall = 0.95
     noun: ClassVar[str]  # "table" or "collection"
     session_type: ClassVar[type[Any]]  # an EngineSession that is made from a URL
     tag_bytes: ClassVar[int]  # of the longest tag, and of the longest name of a domain
@@ -215,6 +242,7 @@ class EngineIndex(ABC):
         self.has_corrections = info.corrections
         self.about = dict(info.about)
         self._session = session
+        self._depths: dict[tuple[int, float, ItemFilter], int] = {}
 
     @classmethod
     @abstractmethod
@@ -299,7 +327,7 @@ class EngineIndex(ABC):
         match: Match = "any",
         domain: str | None = None,
         weights: ArrayLike | None = None,
-        n_candidates: int | None = None,
+        n_candidates: int | Literal["auto"] | None = None,
     ) -> tuple[NDArray[np.int32] | NDArray[np.float32], Ids]:
         """Return distances and ids of the k nearest codes per query, as `HammingIndex.search`.
 
@@ -320,7 +348,7 @@ class EngineIndex(ABC):
         codes: ArrayLike,
         weights: ArrayLike,
         k: int = 10,
-        n_candidates: int | None = None,
+        n_candidates: int | Literal["auto"] | None = None,
         *,
         tags: Tags | None = None,
         match: Match = "any",
@@ -337,23 +365,36 @@ class EngineIndex(ABC):
         weights : array of shape (n_queries, n_bits)
             What each bit counts (`query_weights`).
         k : int, default=10
-        n_candidates : int, optional
-            Number of nearest codes by Hamming distance that are scored. By default 1,000, or 10 k
-            if that is more.
+        n_candidates : int or "auto", optional
+            Number of nearest codes by Hamming distance that are scored. By default 3,000, or 10 k
+            if that is more. "auto" chooses it for the share `recall` of the k best: it scores
+            16,000 candidates of up to 16 of the queries, once for each k and filter.
         tags, match, domain
             As for `search`.
         """
         packed, k = packed_codes(codes, self.n_bits), check_number(k, "k", 1, self.max_k)
         given = rounded_weights(weights, len(packed), self.n_bits)
-        if n_candidates is None:
-            depth = min(max(_CANDIDATES, _CANDIDATES_PER_RESULT * k), self.max_k)
-        else:
+        depth = int(min(max(_CANDIDATES, _CANDIDATES_PER_RESULT * k), self.max_k))
+        if n_candidates is not None and n_candidates != "auto":
             depth = max(k, check_number(n_candidates, "n_candidates", 1, self.max_k))
         ranking = Ranking(given, k, self.n_bits, self.id_kind)
         wanted = self._storable(parse_filter(tags, match, domain))
-        if wanted is not None:
-            self._rank(packed, int(depth), wanted, ranking)
+        if wanted is not None and len(packed):
+            if n_candidates == "auto":
+                depth = self._depth(packed, given, k, wanted)
+            self._rank(packed, depth, wanted, ranking)
         return ranking.results
+
+    def _depth(
+        self, packed: NDArray[np.uint8], weights: Weights, k: int, wanted: ItemFilter
+    ) -> int:
+        """Return how many candidates hold the share `recall` of the k best codes."""
+        key, some = (k, self.recall, wanted), slice(0, _MEASURED)
+        if key not in self._depths:
+            depths = Depths(weights.part(some), k, self.n_bits, self.id_kind)
+            self._rank(packed[some], int(min(max(_DEEPEST, k), self.max_k)), wanted, depths)
+            self._depths[key] = max(k, depths.holding(self.recall))
+        return self._depths[key]
 
     def _storable(self, wanted: ItemFilter | None) -> ItemFilter | None:
         """Return a filter without tags that the server cannot store; None: nothing can match."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from time import sleep
 from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
+from fastapi.routing import APIRoute
 from numpy.typing import NDArray
 from starlette.responses import Response
 
@@ -23,7 +24,34 @@ from ..settings import Limits
 from ..workers import Workers
 from . import common
 
-router = APIRouter(prefix=common.PREFIX, tags=["search"], responses=common.BODY_ERRORS)
+
+class _QuickRoute(APIRoute):
+    """Calls the function of a route directly if a request has no query parameters.
+
+    FastAPI takes longer to find that out than the rest of a search. All functions of this router
+    take the request, the workers and the catalogue; their other parameters have defaults.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        checked = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            workers: Workers = request.app.state.workers
+            catalogue = workers.catalogues.get(request.path_params["catalogue"])
+            if catalogue is None or request.scope["query_string"]:
+                return await checked(request)
+            response: Response = await self.endpoint(request, workers, catalogue)
+            return response
+
+        return handle
+
+
+router = APIRouter(
+    prefix=common.PREFIX,
+    tags=["search"],
+    responses=common.BODY_ERRORS,
+    route_class=_QuickRoute,
+)
 
 _QUERIES_PER_PAUSE = 2  # of a long search
 _PAUSE_SECONDS = 0.0005
@@ -135,7 +163,7 @@ async def search_image(
     reserve = common.held_memory(request).reserve
     pixels = await workers.sandbox.decode(body, reader.name, reserve)
     X = await workers.run_in_thread(reader.features, pixels)
-    query = SearchQuery("features", X, domain, k, wanted, rank != "hamming")
+    query = SearchQuery("features", X, domain, k, wanted, _is_weighted(catalogue, domain, rank))
     return await _respond(request, workers, catalogue, query)
 
 
@@ -155,8 +183,18 @@ def _parse_query(
     elif content == "features":
         rows = common.as_features(rows, domain.encoder.n_features_in_, kind)
     wanted = common.make_filter(form.tags, form.match, form.in_domain)
-    weighted = content == "features" and form.rank != "hamming"
+    weighted = content == "features" and _is_weighted(catalogue, name, form.rank)
     return SearchQuery(content, rows, name, form.k, wanted, weighted)
+
+
+def _is_weighted(catalogue: Catalogue, domain: str, rank: schemas.Rank) -> bool:
+    """Return whether features are ranked by weights."""
+    if rank == "hamming" or catalogue.can_weigh(domain):
+        return rank != "hamming"
+    if rank == "auto":
+        return False
+    problem = "the model was fitted by an earlier version and cannot use the corrections of this "
+    raise RequestError(422, f"{problem}index; fit it again, or rank by hamming", "rank")
 
 
 def _check_k(limits: Limits, n_queries: int, k: int) -> None:

@@ -84,7 +84,7 @@ def random_corrections(rng: np.random.Generator, n: int) -> Any:
 
 
 def assert_same_ranking(
-    index: Any, twin: HammingIndex, queries: Any, W: Any, k: int, n_candidates: int, filters: Any
+    index: Any, twin: HammingIndex, queries: Any, W: Any, k: int, n_candidates: Any, filters: Any
 ) -> None:
     ours = index.rank(queries, W, k, n_candidates, **filters)
     expected = twin.search(queries, k, weights=W, n_candidates=n_candidates, **filters)
@@ -123,7 +123,10 @@ def check_same_ranking(index: Any, *, n: int = 600, n_missing: int = 0) -> None:
     every = index.search(queries, 5, weights=W)  # fewer codes than the default depth
     for ours, expected in zip(every, twin.search(queries, 5, weights=W), strict=True):
         np.testing.assert_array_equal(ours, expected)
-    assert index.search(queries[:0], 3, weights=W[:0])[0].shape == (0, 3)
+    for n_candidates in (None, "auto"):
+        none = index.search(queries[:0], 3, weights=W[:0], n_candidates=n_candidates)
+        assert none[0].shape == (0, 3)
+    check_chosen_depth(index, twin, queries, W)
     for wrong, reason in [
         ({"weights": W[:3]}, "weights"),
         ({"weights": W * np.nan}, "weights"),
@@ -143,6 +146,22 @@ def check_same_ranking(index: Any, *, n: int = 600, n_missing: int = 0) -> None:
                 twin,
                 lambda one: one.add(codes[:1], named(one, [0]), corrections=numbers),  # noqa: B023
             )
+
+
+def check_chosen_depth(index: Any, twin: HammingIndex, queries: Any, W: Any) -> None:
+    """n_candidates="auto" is the smallest number of candidates that holds the share `recall`."""
+    for k, recall, filters in [(5, 0.5, {}), (5, 0.95, {}), (3, 1.0, {"tags": "shoes"})]:
+        index.recall = recall
+        found = index.search(queries, k, weights=W, n_candidates="auto", **filters)
+        best = twin.search(queries, k, weights=W, **filters)[1]
+        order = twin.search(queries, len(twin), **filters)[1]
+        places = [np.isin(row, near).nonzero()[0] for row, near in zip(order, best, strict=True)]
+        held = np.sort(np.concatenate(places))
+        depth = max(k, 1 + held[int(np.ceil(recall * len(held))) - 1])
+        expected = twin.search(queries, k, weights=W, n_candidates=int(depth), **filters)
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert len(set(index._depths.values())) > 1
 
 
 def check_operations(index: Any, seed: int, n_steps: int) -> None:
