@@ -246,7 +246,9 @@ def write_files(out: Path, study: Study, neighbors: list[Neighbors]) -> dict[str
     if matplotlib_is_there():
         pictures["neighbours.png"] = draw_neighbors(study, neighbors)
         pictures["pr_curve.png"] = draw_curves(study)
-    written = {name: what for name, what in FILES.items() if name[-4:] != ".png" or name in pictures}
+    written = {
+        name: what for name, what in FILES.items() if name[-4:] != ".png" or name in pictures
+    }
     page = render_page(out, study, neighbors, pictures, written).encode()
     for name, content in {**pictures, "index.html": page}.items():
         with atomic_write(out / name) as temporary:
