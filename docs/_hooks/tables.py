@@ -1,7 +1,7 @@
 """Right-align the numbers of tables and mark the best when the site is built.
 
 A column is right-aligned if all its cells are numbers. The best figures are marked in tables whose
-comment has `best: column` or `best: group`; see measured.py.
+comment has `best: column` or `best: group`; see measured.py. Tables can be scrolled by keyboard.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _formatted(match: re.Match[str]) -> str:
         return _CELL.sub(lambda cell: _cell(cell["tag"], *next(cells), numbers), found[0])
 
     note = f'<p class="note">{_NOTE[best[1]]}</p>' if best else ""
-    return f"{comment}{_ROW.sub(row_of_cells, table)}{note}"
+    return f'{comment}<div class="table" tabindex="0">{_ROW.sub(row_of_cells, table)}</div>{note}'
 
 
 def _cell(tag: str, column: int, text: str, numbers: list[bool]) -> str:
