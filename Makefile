@@ -141,7 +141,7 @@ $(MILVUS)/.ready: pyproject.toml constraints.txt
 
 $(NETWORKS)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(NETWORKS)
-	$(NETWORKS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images,text,timm,open-clip,sentence-transformers,model2vec,onnx,test]' onnx
+	$(NETWORKS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images,text,timm,open-clip,sentence-transformers,model2vec,onnx,test]'
 	touch $@
 
 $(OLDEST)/.ready: pyproject.toml tests/oldest.py

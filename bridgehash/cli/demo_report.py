@@ -56,7 +56,8 @@ FILES = {
     "codes_source.npy": "packed codes of the source, one row per image",
     "codes_target.npy": "packed codes of the target, without the queries",
     "digits.npz": "the data: source, target, query and their labels y_source, y_target, y_query; "
-    "target_pixels and query_pixels are the same images in the feature space of the source",
+    "target_pixels and query_pixels are the same images in the feature space of the source, pairs "
+    "their rows; ids are new ids for the queries",
     "neighbours.png": "one query and the images nearest to it",
     "pr_curve.png": "precision and recall by Hamming radius",
 }
@@ -66,6 +67,7 @@ KEY = (
     "In per cent: radius_pr_area (mean_average_precision). One split of the images;",
     "another split changes the scores by several points.",
 )
+_FIRST_ID = 10_000  # of the queries, if they are added to an index
 _RIGHT, _WRONG, _QUERY = "#00795c", "#c44e00", "#3d4450"  # distinct for colour-blind readers
 
 
@@ -264,6 +266,8 @@ def write_data(out: Path, domains: DigitDomains | None = None) -> Path:
         **{name: getattr(task, f"X_{name}") for name in ("source", "target", "query")},
         **{f"y_{name}": getattr(task, f"y_{name}") for name in ("source", "target", "query")},
         **{f"{name}_pixels": getattr(domains, name).pixels for name in ("target", "query")},
+        "pairs": np.column_stack(2 * [np.arange(len(task.X_target))]),
+        "ids": _FIRST_ID + np.arange(len(task.X_query)),
     }
     out.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as temporary, open(temporary, "wb") as file:
