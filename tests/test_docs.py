@@ -39,6 +39,16 @@ def test_every_page_is_in_the_menu(site):
 
 
 @builds_site
+def test_pages_load_nothing_from_other_sites(site):
+    loaded = re.compile(r'<(?:script|link|img|iframe)\b[^>]*(?:src|href)="((?:https?:)?//[^"]+)"')
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 30
+    assert {address for page in pages for address in loaded.findall(page.read_text())} == set()
+    styles = "".join(path.read_text() for path in site.rglob("*.css"))
+    assert not re.search(r"url\([\"']?(?:https?:)?//", styles)
+
+
+@builds_site
 def test_the_page_of_results_is_built_from_kept_records(site):
     from bridgehash.bench.spec import suite_names
 

@@ -33,7 +33,8 @@ def export(
     """Write the encoder of a domain as an ONNX model.
 
     Services in other languages and browsers can run it. It reads `features`, an array of shape
-    (rows, columns), and returns `codes`, packed as `encode` packs them. It computes in float64, whatever the type of the features is.
+    (rows, columns), and returns `codes`, packed as `encode` packs them. It computes in float64,
+    whatever the type of the features is.
 
     \b
     Example:
