@@ -1,5 +1,6 @@
 """The documentation builds, needs no other site, and names what exists."""
 
+import inspect
 import pkgutil
 import re
 from pathlib import Path
@@ -99,9 +100,24 @@ def test_the_reference_shows_every_public_name(site):
     import bridgehash
 
     html = "".join(path.read_text() for path in (site / "reference").rglob("*.html"))
-    shown = set(re.findall(r'<h[34] id="bridgehash\.(?:_core\.errors\.)?([\w.]+)"', html))
+    shown = set(re.findall(r'<h[1-4] id="bridgehash\.(?:_core\.errors\.)?([\w.]+)"', html))
     assert set(bridgehash.__all__) - {"__version__"} <= shown
     assert {"ATH.fit", "ATH.encode", "HammingIndex.search"} <= shown
+
+
+@builds_site
+def test_every_class_has_a_page_with_its_import_path(site):
+    import bridgehash
+
+    home = (site / "reference" / "estimators" / "index.html").read_text()
+    classes = {name for name in bridgehash.__all__ if inspect.isclass(getattr(bridgehash, name))}
+    shown = classes - {name for name in classes if name.endswith(("Error", "Warning"))}
+    assert {"ATH", "HammingIndex", "AnchorKernel"} <= shown
+    for name in shown:
+        html = (site / "reference" / name / "index.html").read_text()
+        assert re.search(rf'<h1 id="bridgehash\.{name}"', html), name
+        assert f"bridgehash.{name}</span>" in html, name
+        assert f'href="../{name}/"' in home, name
 
 
 @builds_site
