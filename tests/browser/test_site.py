@@ -98,21 +98,29 @@ def test_the_scheme_of_the_system_comes_first(open_site):
     assert light != dark
 
 
+def search(page, word):
+    """Type a word into the search, which listens to keys."""
+    box = page.get_by_role("textbox", name="Search")
+    box.click()
+    expect(page.locator(".md-search-result__meta")).not_to_have_text("Initializing search")
+    box.press("Control+a")
+    box.press_sequentially(word)
+
+
 def test_search_finds(open_site):
     page = open_site()
     for word, title in SEARCHED.items():
-        page.get_by_role("textbox", name="Search").fill(word)
+        search(page, word)
         results = page.locator(".md-search-result__item h1, .md-search-result__item h2")
         expect(results.filter(has_text=title).first).to_be_attached()
-        page.get_by_role("textbox", name="Search").fill("")
-    page.get_by_role("textbox", name="Search").fill("license")
-    page.locator(".md-search-result__item a").first.click()
+    search(page, "license")
+    page.locator(".md-search-result__item a", has_text="License and citation").first.click()
     expect(page.locator("#license-and-citation")).to_be_in_viewport()
 
 
 def test_search_finds_nothing_for_a_word_that_is_not_there(open_site):
     page = open_site()
-    page.get_by_role("textbox", name="Search").fill("xylophone")
+    search(page, "xylophone")
     expect(page.locator(".md-search-result__meta")).to_have_text("No matching documents")
 
 
