@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-browser test-slow test-oldest test-milvus test-networks check levels \
+.PHONY: demo test test-browser test-slow test-oldest test-milvus test-networks test-pythons dist check levels \
 	compared crossmodal external lasting quality budget cifar choices probes examples pairs signs benchmark search load \
 	hostile docs tables docs-outputs format clean
 
@@ -51,6 +51,23 @@ space := $(empty) $(empty)
 
 test-oldest: $(OLDEST)/.ready
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n auto -W ignore::DeprecationWarning --ignore=tests/browser --ignore=tests/test_docs.py --ignore=tests/docs
+
+# Every supported version of Python that is on this machine, each in an environment of its own.
+PYTHONS ?= 3.11 3.12 3.13
+
+test-pythons:
+	@set -e; for version in $(PYTHONS); do \
+	  if python$$version -c '' 2>/dev/null; \
+	  then $(MAKE) test PYTHON=python$$version VENV=.venv-$$version; \
+	  else echo "python$$version: not on this machine, skipped"; fi; \
+	done
+
+# Wheel and source archive, checked: complete, and the wheel works in an environment of its own.
+dist: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt build
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python tests/check_dist.py dist
 
 # Benchmarks add what they measure to a record; `make tables` copies it to the documentation.
 RECORDS := docs/results/records
@@ -141,7 +158,7 @@ $(MILVUS)/.ready: pyproject.toml constraints.txt
 
 $(NETWORKS)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(NETWORKS)
-	$(NETWORKS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images,text,timm,open-clip,sentence-transformers,model2vec,onnx,test]' onnx
+	$(NETWORKS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images,text,timm,open-clip,sentence-transformers,model2vec,onnx,test]'
 	touch $@
 
 $(OLDEST)/.ready: pyproject.toml tests/oldest.py
@@ -151,4 +168,4 @@ $(OLDEST)/.ready: pyproject.toml tests/oldest.py
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(MILVUS) $(OLDEST) $(NETWORKS) build dist site demo artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .venv-3.* $(MILVUS) $(OLDEST) $(NETWORKS) build dist site demo artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

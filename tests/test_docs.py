@@ -1,5 +1,6 @@
 """The documentation builds, needs no other site, and names what exists."""
 
+import inspect
 import pkgutil
 import re
 from pathlib import Path
@@ -36,6 +37,16 @@ def test_every_page_is_in_the_menu(site):
         built = page.with_suffix("") if page.name != "index.md" else page.parent
         assert (site / built / "index.html").is_file(), page
         assert page.name == "index.md" or f'href="{built}/"' in home, page
+
+
+@builds_site
+def test_pages_load_nothing_from_other_sites(site):
+    loaded = re.compile(r'<(?:script|link|img|iframe)\b[^>]*(?:src|href)="((?:https?:)?//[^"]+)"')
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 30
+    assert {address for page in pages for address in loaded.findall(page.read_text())} == set()
+    styles = "".join(path.read_text() for path in site.rglob("*.css"))
+    assert not re.search(r"url\([\"']?(?:https?:)?//", styles)
 
 
 @builds_site
@@ -89,9 +100,24 @@ def test_the_reference_shows_every_public_name(site):
     import bridgehash
 
     html = "".join(path.read_text() for path in (site / "reference").rglob("*.html"))
-    shown = set(re.findall(r'<h[34] id="bridgehash\.(?:_core\.errors\.)?([\w.]+)"', html))
+    shown = set(re.findall(r'<h[1-4] id="bridgehash\.(?:_core\.errors\.)?([\w.]+)"', html))
     assert set(bridgehash.__all__) - {"__version__"} <= shown
     assert {"ATH.fit", "ATH.encode", "HammingIndex.search"} <= shown
+
+
+@builds_site
+def test_every_class_has_a_page_with_its_import_path(site):
+    import bridgehash
+
+    home = (site / "reference" / "estimators" / "index.html").read_text()
+    classes = {name for name in bridgehash.__all__ if inspect.isclass(getattr(bridgehash, name))}
+    shown = classes - {name for name in classes if name.endswith(("Error", "Warning"))}
+    assert {"ATH", "HammingIndex", "AnchorKernel"} <= shown
+    for name in shown:
+        html = (site / "reference" / name / "index.html").read_text()
+        assert re.search(rf'<h1 id="bridgehash\.{name}"', html), name
+        assert f"bridgehash.{name}</span>" in html, name
+        assert f'href="../{name}/"' in home, name
 
 
 @builds_site

@@ -21,6 +21,7 @@ MAY_IMPORT = {  # a room and what it may import, besides itself
     "datasets": {"_core", "models"},
     "metrics": {"codes", "models", "datasets", "_core"},
     "features": {"_core", "_version"},
+    "export": {"codes", "models", "baselines", "_core", "_version"},
 }
 MAY_IMPORT["bench"] = {*MAY_IMPORT, "_version"} - {"index", "streaming"}
 MAY_IMPORT["service"] = {"models", "index", "metrics", "features", "codes", "_core", "_version"}

@@ -69,16 +69,25 @@ def bench(context: typer.Context) -> None:
 
 @app.command("list")
 def list_suites() -> None:
-    """List the suites that come with the package.
+    """List the suites that come with the package, the data they need and their number of fits.
 
     \b
     Example:
       bridgehash bench list
     """
+    from bridgehash.bench.runner import jobs_of
     from bridgehash.bench.spec import load_suite, suite_names
 
-    rows = [(name, load_suite(name).title) for name in suite_names()]
-    show_table(("suite", "title"), rows)
+    rows = []
+    for name in suite_names():
+        suite = load_suite(name)
+        data = dict.fromkeys(task.dataset for task in suite.tasks)
+        rows.append((name, str(len(jobs_of(suite))), ", ".join(data), suite.title))
+    show_table(("suite", "fits", "data", "title"), rows, numbers="fits")
+    note(
+        "'*-twin' and 'bridge-*' take about two hours together with --jobs 2; --quick runs one "
+        "split at 16 bits, and `bench run` names missing files"
+    )
 
 
 @app.command()

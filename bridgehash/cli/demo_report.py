@@ -22,14 +22,13 @@ from rich.text import Text
 from threadpoolctl import threadpool_limits
 
 from bridgehash import HammingIndex, __version__
-from bridgehash._core.errors import InputError
 from bridgehash._core.files import atomic_write
 from bridgehash._core.linalg import Array
 from bridgehash._core.progress import progress
 from bridgehash.bench.drawing import NEEDS, line_style, matplotlib_is_there, new_figure, plain, png
 from bridgehash.bench.spec import SEEN, MethodSpec
 from bridgehash.bench.tables import Cell, ResultTable
-from bridgehash.cli.console import counted, may_animate
+from bridgehash.cli.console import counted, may_animate, note
 from bridgehash.cli.io import write_codes
 from bridgehash.datasets import DigitDomains, TransferTask, digit_domains
 from bridgehash.metrics import radius_pr_curve
@@ -57,7 +56,8 @@ FILES = {
     "codes_source.npy": "packed codes of the source, one row per image",
     "codes_target.npy": "packed codes of the target, without the queries",
     "digits.npz": "the data: source, target, query and their labels y_source, y_target, y_query; "
-    "target_pixels and query_pixels are the same images in the feature space of the source",
+    "target_pixels and query_pixels are the same images in the feature space of the source, pairs "
+    "their rows; ids are new ids for the queries",
     "neighbours.png": "one query and the images nearest to it",
     "pr_curve.png": "precision and recall by Hamming radius",
 }
@@ -67,6 +67,7 @@ KEY = (
     "In per cent: radius_pr_area (mean_average_precision). One split of the images;",
     "another split changes the scores by several points.",
 )
+_FIRST_ID = 10_000  # of the queries, if they are added to an index
 _RIGHT, _WRONG, _QUERY = "#00795c", "#c44e00", "#3d4450"  # distinct for colour-blind readers
 
 
@@ -113,16 +114,16 @@ class Neighbors(NamedTuple):
 
 def run_demo(out: Path, console: Console, domains: DigitDomains | None = None) -> None:
     """Fit, score, print and write everything; existing files are replaced."""
-    if not matplotlib_is_there():
-        raise InputError(f"the pictures of the demo need matplotlib; {NEEDS}")
     domains = digit_domains() if domains is None else domains
     with progress("demo", 2 * len(METHODS), visible=may_animate()) as advance:
         study = run_study(domains, advance)
     neighbors = [nearest(study, method) for method in COMPARED]
     show(console, study, neighbors)
     out.mkdir(parents=True, exist_ok=True)
-    write_files(out, study, neighbors)
-    console.print(f"Written to {out}: {', '.join(FILES)}", markup=False)
+    written = write_files(out, study, neighbors)
+    console.print(f"Written to {out}: {', '.join(written)}", markup=False)
+    if left_out := [name for name in FILES if name not in written]:
+        note(f"without matplotlib there is no {' and no '.join(left_out)}; {NEEDS}")
     console.print(f"Open {out / 'index.html'} in a browser, or try next:\n", markup=False)
     for what, command in next_steps(out).items():
         console.print(f"# {what}", style="dim")
@@ -236,25 +237,42 @@ def _drawn(image: Array, blocks: str) -> str:
     return "\n".join("".join(blocks[i] for i in row) for row in ink[::2] + 2 * ink[1::2])
 
 
-def write_files(out: Path, study: Study, neighbors: list[Neighbors]) -> None:
-    """Write model, codes, data, pictures and the page."""
-    hasher, task, domains = study.hashers[SAVED], study.task, study.domains
+def write_files(out: Path, study: Study, neighbors: list[Neighbors]) -> dict[str, str]:
+    """Write model, codes, data, page and, with matplotlib, pictures; return files by name."""
+    hasher, task = study.hashers[SAVED], study.task
     hasher.save(out / "model.bh")
     write_codes(out / "codes_source.npy", hasher.encode(task.X_source, "source"))
     write_codes(out / "codes_target.npy", hasher.encode(task.X_target, "target"))
+    write_data(out, study.domains)
+    pictures = {}
+    if matplotlib_is_there():
+        pictures["neighbours.png"] = draw_neighbors(study, neighbors)
+        pictures["pr_curve.png"] = draw_curves(study)
+    written = {
+        name: what for name, what in FILES.items() if name[-4:] != ".png" or name in pictures
+    }
+    page = render_page(out, study, neighbors, pictures, written).encode()
+    for name, content in {**pictures, "index.html": page}.items():
+        with atomic_write(out / name) as temporary:
+            temporary.write_bytes(content)
+    return written
+
+
+def write_data(out: Path, domains: DigitDomains | None = None) -> Path:
+    """Write the arrays of the demo and return their file."""
+    domains = digit_domains() if domains is None else domains
+    task, path = domains.heterogeneous(), out / "digits.npz"
     arrays: Any = {
         **{name: getattr(task, f"X_{name}") for name in ("source", "target", "query")},
         **{f"y_{name}": getattr(task, f"y_{name}") for name in ("source", "target", "query")},
         **{f"{name}_pixels": getattr(domains, name).pixels for name in ("target", "query")},
+        "pairs": np.column_stack(2 * [np.arange(len(task.X_target))]),
+        "ids": _FIRST_ID + np.arange(len(task.X_query)),
     }
-    with atomic_write(out / "digits.npz") as temporary, open(temporary, "wb") as file:
+    out.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, **arrays)
-    curves, tiles = draw_curves(study), draw_neighbors(study, neighbors)
-    pictures = {"neighbours.png": tiles, "pr_curve.png": curves}
-    page = render_page(out, study, neighbors, pictures).encode()
-    for name, content in {**pictures, "index.html": page}.items():
-        with atomic_write(out / name) as temporary:
-            temporary.write_bytes(content)
+    return path
 
 
 def next_steps(out: Path) -> dict[str, str]:
@@ -276,7 +294,11 @@ def next_steps(out: Path) -> dict[str, str]:
 
 
 def render_page(
-    out: Path, study: Study, neighbors: list[Neighbors], pictures: dict[str, bytes]
+    out: Path,
+    study: Study,
+    neighbors: list[Neighbors],
+    pictures: dict[str, bytes],
+    files: dict[str, str],
 ) -> str:
     """Return the page as HTML, with the pictures inside."""
     environment = Environment(
@@ -292,7 +314,7 @@ def render_page(
         subtasks=SUBTASKS,
         tables=[study.table(metric) for metric in METRICS],
         steps=next_steps(out),
-        files=FILES,
+        files=files,
         pictures={name: b64encode(content).decode() for name, content in pictures.items()},
     )
 

@@ -79,8 +79,7 @@ def encode(
 
     \b
     Example:
-      bridgehash encode model.bh sketches.npy --domain target --out codes.npy
-      bridgehash encode model.bh shards/ --domain target --out codes/ --scheduler tcp://host:8786
+      bridgehash encode model.bh demo/digits.npz:source --domain source --out codes.npy
     """
     from bridgehash import load
     from bridgehash.cli.fit import on_cluster

@@ -56,8 +56,8 @@ def evaluate(
     \b
     Example:
       bridgehash evaluate model.bh \\
-        --queries sketches.npy --labels-queries sketches.csv:class \\
-        --database photos.npy --labels-database photos.csv:class
+        --queries demo/digits.npz:query --labels-queries demo/digits.npz:y_query \\
+        --database demo/digits.npz:source --labels-database demo/digits.npz:y_source
     """
     from bridgehash import load
     from bridgehash.cli.io import encode_rows, read_features, read_row_labels

@@ -105,6 +105,7 @@ def extract(
 
     \b
     Example:
+      bridgehash extract --list
       bridgehash extract photos --backbone efficientnet-lite0 --out photos.npz
       bridgehash extract sketches --backbone gist --out sketches.npz
       bridgehash extract items.csv:title --backbone wordllama --out titles.npz

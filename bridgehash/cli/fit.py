@@ -157,11 +157,13 @@ def fit(
 
     \b
     Example:
-      bridgehash fit photos.npy sketches.npy --out model.bh --bits 32 \\
-        --labels-source photos.csv:class --set max_iter=100
-      bridgehash fit photo=photos.npy sketch=sketches.npy cartoon=cartoons.npy --out model.bh \\
-        --labels photo=photos.csv:class --labels sketch=sketches.csv:class \\
-        --labels cartoon=cartoons.csv:class
+      bridgehash demo --write
+      bridgehash fit demo/digits.npz:source demo/digits.npz:target --out model.bh \\
+        --labels-source demo/digits.npz:y_source --labels-target demo/digits.npz:y_target
+      bridgehash fit pixels=demo/digits.npz:source gradients=demo/digits.npz:target \\
+        blurred=demo/digits.npz:target_pixels --out three.bh --bits 32 \\
+        --labels pixels=demo/digits.npz:y_source --labels gradients=demo/digits.npz:y_target \\
+        --labels blurred=demo/digits.npz:y_target
     """
     from bridgehash import ATH, load, save
     from bridgehash._core.validation import check_parameters

@@ -87,7 +87,8 @@ def index() -> None:
 
     \b
     Example:
-      bridgehash index build photos.npy --model model.bh --domain source --out photos.bhi
+      bridgehash index build demo/digits.npz:source --model model.bh --domain source \\
+        --out digits.bhi
     """
 
 
@@ -109,8 +110,9 @@ def build(
 
     \b
     Example:
-      bridgehash index build photos.npy --model model.bh --domain source --out photos.bhi
-      bridgehash index build codes.npy --out photos.bhi
+      bridgehash index build demo/digits.npz:source --model model.bh --domain source \\
+        --out digits.bhi
+      bridgehash index build codes.npy --out plain.bhi
       bridgehash index build codes.npy --out photos --engine postgresql://localhost/shop
     """
     from bridgehash.cli.io import check_output
@@ -155,7 +157,7 @@ def add(
 
     \b
     Example:
-      bridgehash index add photos.bhi more.npy --model model.bh --domain source
+      bridgehash index add digits.bhi demo/digits.npz:target --model model.bh --domain target
     """
     _change(index, engine, data, model, domain, ids, tags, corrections, replace=False)
 
@@ -175,7 +177,8 @@ def upsert(
 
     \b
     Example:
-      bridgehash index upsert photos.bhi new.npy --ids ids.npy --model model.bh --domain source
+      bridgehash index upsert digits.bhi demo/digits.npz:query --ids demo/digits.npz:ids \\
+        --model model.bh --domain target
     """
     _change(index, engine, data, model, domain, ids, tags, corrections, replace=True)
 
@@ -186,7 +189,7 @@ def remove(index: opt.IndexName, ids: RemovedIds, engine: opt.Engine = None) -> 
 
     \b
     Example:
-      bridgehash index remove photos.bhi --ids gone.npy
+      bridgehash index remove digits.bhi --ids demo/digits.npz:ids
     """
     from bridgehash.cli.io import read_ids
 
@@ -203,8 +206,8 @@ def export(index: opt.IndexName, out: ParquetOut) -> None:
 
     \b
     Example:
-      bridgehash index export photos.bhi photos.parquet
-      bridgehash index build photos.parquet --out copy.bhi
+      bridgehash index export digits.bhi digits.parquet
+      bridgehash index build digits.parquet --out copy.bhi
     """
     from bridgehash.cli.io import check_output
     from bridgehash.index import HammingIndex
@@ -221,7 +224,7 @@ def info(index: opt.IndexName, engine: opt.Engine = None, as_json: opt.Json = Fa
 
     \b
     Example:
-      bridgehash index info photos.bhi
+      bridgehash index info digits.bhi
     """
     record = index_record(index, engine)
     if as_json:

@@ -67,8 +67,10 @@ def join(
 
     \b
     Example:
-      bridgehash join model.bh art=paintings.npy --labels paintings.csv:class
-      bridgehash join model.bh new=new_model.npy --to old=old_model.npy --pairs pairs.csv
+      bridgehash join model.bh blurred=demo/digits.npz:target_pixels \\
+        --labels demo/digits.npz:y_target
+      bridgehash join model.bh again=demo/digits.npz:target_pixels \\
+        --to target=demo/digits.npz:target --pairs demo/digits.npz:pairs
     """
     from bridgehash import ATH, load
     from bridgehash.cli.domains import MODEL_SUFFIXES, read_pairs, split_name

@@ -13,9 +13,10 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
+from typer.core import TyperGroup
 
 from bridgehash import __version__
 from bridgehash._core.errors import BridgehashError, InputError
@@ -24,6 +25,7 @@ from bridgehash.cli import (
     demo,
     encode,
     evaluate,
+    export,
     extract,
     fit,
     index,
@@ -45,7 +47,32 @@ EXIT_CODES = {
 }
 _DEBUG = "BRIDGEHASH_DEBUG"
 
+_ORDER = (  # of use
+    "demo",
+    "extract",
+    "methods",
+    "fit",
+    "info",
+    "evaluate",
+    "join",
+    "encode",
+    "index",
+    "search",
+    "serve",
+    "export",
+    "bench",
+)
+
+
+class _InOrder(TyperGroup):
+    """List the commands in the order of use."""
+
+    def list_commands(self, context: Any) -> list[str]:
+        return list(_ORDER)
+
+
 app = typer.Typer(
+    cls=_InOrder,
     add_completion=False,
     rich_markup_mode=None,
     epilog="Exit codes: " + "; ".join(f"{code} {what}" for code, what in EXIT_CODES.items()) + ".",
@@ -53,6 +80,7 @@ app = typer.Typer(
 app.command()(fit.fit)
 app.command()(join.join)
 app.command()(encode.encode)
+app.command()(export.export)
 app.command()(evaluate.evaluate)
 app.add_typer(index.app, name="index")
 app.command()(search.search)
@@ -88,7 +116,8 @@ def bridgehash(
     \b
     Example:
       bridgehash demo
-      bridgehash fit source.npy target.npy --out model.bh
+      bridgehash fit demo/digits.npz:source demo/digits.npz:target --out model.bh \\
+        --labels-source demo/digits.npz:y_source --labels-target demo/digits.npz:y_target
     """
     if context.invoked_subcommand is None:
         print(context.get_help())

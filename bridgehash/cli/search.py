@@ -110,7 +110,7 @@ def search(
 
     \b
     Example:
-      bridgehash search photos.bhi sketches.npy --model model.bh --domain target -k 5
+      bridgehash search digits.bhi demo/digits.npz:query --model model.bh --domain target -k 5
       bridgehash search photos sketches.npy --model model.bh --domain target \\
         --engine postgresql://localhost/shop --tag shoes --tag red --match all
     """

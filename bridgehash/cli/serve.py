@@ -91,7 +91,7 @@ def serve(
 
     \b
     Example:
-      bridgehash serve --model model.bh --index photos.bhi
+      bridgehash serve --model model.bh --index digits.bhi
       bridgehash serve --model ath.bh --index ath.bhi --model itq.bh --index itq.bhi \\
         --images photos/
     """

@@ -9,8 +9,9 @@ from latex2mathml.converter import convert
 
 _CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.DOTALL)
 _DISPLAY = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
-_BOX = '<div style="margin: 1em 0; overflow-x: auto; overflow-y: hidden">'
+_BOX = '<div class="formula" tabindex="0">'  # a wide formula scrolls by keyboard, too
 _INLINE = re.compile(r"(?<![\\$\w])\$([^$\n]+?)\$(?![\w$])")
+_BOLD = re.compile(r'<(m[in]) mathvariant="bold">([A-Za-z0-9])</m[in]>')
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -26,4 +27,11 @@ def _formulas(text: str) -> str:
 
 
 def _mathml(latex: str, display: str) -> str:
-    return convert(latex.strip(), display=display)
+    return _BOLD.sub(_bold, convert(latex.strip(), display=display))
+
+
+def _bold(match: re.Match[str]) -> str:
+    """Return a bold letter or digit as the character it has; browsers ignore `mathvariant`."""
+    tag, letter = match.groups()
+    first, bold = next(pair for pair in (("a", "𝐚"), ("A", "𝐀"), ("0", "𝟎")) if letter >= pair[0])
+    return f"<{tag}>{chr(ord(bold) + ord(letter) - ord(first))}</{tag}>"

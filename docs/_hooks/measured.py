@@ -6,7 +6,8 @@
 A comment before a table names its record in `docs/results/records`, labels that all figures share,
 and, where the text of the table is not the label, the labels of rows, columns and of the figures
 within a cell (in one column: `columns: cross / single; map`). `-` is a column that is not measured,
-`keys: 2` means that the first two columns name a row:
+`keys: 2` means that the first two columns name a row. On the site, `best: column` marks the largest
+figure of each column, `best: group` the largest among rows with the same first cell:
 
     <!-- record: levels.json | 64 | rows: ITQ; ATH_U | columns: mnist-usps | cells: cross area -->
 
@@ -79,7 +80,7 @@ class Directive:
         options = {}
         for part in parts:
             key, colon, value = part.partition(": ")
-            if colon and key in ("rows", "columns", "cells", "keys"):
+            if colon and key in ("rows", "columns", "cells", "keys", "best"):
                 options[key] = [_figures(item) for item in value.split(";")]
             elif part != PENDING:
                 shared += _labels(part)

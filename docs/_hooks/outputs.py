@@ -9,7 +9,8 @@ order of the page. Output is what stands in a `text` block right after a `python
 line `$ command` in a `console` block; `...` stands for the rest. Lines that begin with `time` are
 left out. Text has to be equal, except for spaces; numbers may differ by two per cent, or by one in
 the last digit. `<!-- setup ... -->` is Python code that runs, but is not shown; a block after
-`<!-- not run: REASON -->` is shown only.
+`<!-- not run: REASON -->` is shown only. A page `tutorial.md` that shows the picture
+`pictures/tutorial-NAME.png` writes NAME.png; renewing its outputs renews the picture.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Page:
         self.is_declared = how is not None
         self.options = [part.strip() for part in how[2].split(",") if part.strip()] if how else []
         self.is_run = how is not None and how[1] == "run"
+        self.drawn: dict[str, bytes] = {}  # pictures that its code wrote
 
     @property
     def name(self) -> str:
@@ -71,6 +73,11 @@ class Page:
     @property
     def is_slow(self) -> bool:
         return "slow" in self.options
+
+    @property
+    def shown(self) -> set[str]:
+        """Names of the pictures in `docs/pictures` that are of this page's code."""
+        return set(re.findall(rf"pictures/({self.path.stem}-[\w-]+\.png)", self.text))
 
     def missing(self) -> list[str]:
         """Return the data files that the page needs and that are not there."""
@@ -103,6 +110,8 @@ class Page:
             sys.modules["page"] = module
             try:
                 text = _BLOCK.sub(replaced, self.text)
+                for picture in Path().glob("*.png"):
+                    self.drawn[f"{self.path.stem}-{picture.name}"] = picture.read_bytes()
             finally:
                 del sys.modules["page"]
         return text, problems
@@ -215,6 +224,8 @@ def main(arguments: Iterable[str] | None = None) -> int:
         n_different += len(problems)
         if not options.check and text != page.text:
             page.path.write_text(text, encoding="utf-8")
+        for name in page.shown & page.drawn.keys() if not options.check else ():
+            (ROOT / "docs" / "pictures" / name).write_bytes(page.drawn[name])
     return int(options.check and n_different > 0)
 
 

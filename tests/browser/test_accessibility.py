@@ -180,3 +180,18 @@ def test_axe_finds_nothing_serious_in_the_choice_of_ranking(open_page, places, w
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         assert faults(page) == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_axe_finds_nothing_serious_in_the_drawing(open_page, width, keep):
+    page = open_page("#a=shapes-16", width=width, reduced_motion="reduce")
+    settle(page)
+    page.get_by_role("button", name="Draw").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert faults(page) == []
+        keep(page, f"drawing-{scheme}-{width}")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()

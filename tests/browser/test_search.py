@@ -356,3 +356,47 @@ def test_an_address_that_makes_no_sense_is_put_right(open_page, where):
         expect(page.locator(".column-a .message")).to_contain_text("no item 99999999")
     else:
         settle(page)
+
+
+def test_a_drawing_searches(open_page, keep):
+    page = open_page("#a=shapes-16&b=-&q=any:0")
+    settle(page)
+    page.get_by_role("button", name="Draw").click()
+    dialog = page.get_by_role("dialog", name="Draw what you search for")
+    search = dialog.get_by_role("button", name="Search")
+    expect(search).to_be_disabled()
+    box = page.locator("#drawing-canvas").bounding_box()
+
+    def stroke(*points):
+        places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in points]
+        page.mouse.move(*places[0])
+        page.mouse.down()
+        for place in places[1:]:
+            page.mouse.move(*place, steps=5)
+        page.mouse.up()
+
+    ink = """() => {
+      const canvas = document.querySelector("#drawing-canvas");
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      return data.filter((value, i) => i % 4 === 0 && value < 128).length;
+    }"""
+    stroke((0.2, 0.2), (0.8, 0.2))
+    once = page.evaluate(ink)
+    stroke((0.2, 0.8), (0.8, 0.8))
+    assert page.evaluate(ink) > 1.8 * once > 1000
+    dialog.get_by_role("button", name="Undo").click()
+    assert page.evaluate(ink) == once
+    keep(page, "drawing")
+    search.click()
+    expect(dialog).to_be_hidden()
+    expect(page.locator("#query")).to_contain_text("drawing.png")
+    settle(page)
+    expect(page).to_have_url(re.compile("code=shapes-16"))
+    assert len(hits(page, "a")) == 12
+    page.get_by_role("button", name="Draw").click()
+    assert page.evaluate(ink) == once  # it can be continued
+    dialog.get_by_role("button", name="Clear").click()
+    assert page.evaluate(ink) == 0
+    expect(search).to_be_disabled()
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#query")).to_contain_text("drawing.png")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bridgehash.bench.spec import suite_names
+from bridgehash.bench.spec import load_suite, suite_names
 from bridgehash.bench.store import ResultStore
 from bridgehash.datasets.dataset import MEMORY
 from tests.bench.conftest import ATH, TEXT, make_record
@@ -81,8 +81,16 @@ def records(out: str = "bench") -> list[dict[str, Any]]:
 
 def test_list_names_all_suites(run: Run) -> None:
     ended = run("bench list")
-    assert (ended.code, ended.err) == (0, "")
-    assert [line.split()[0] for line in ended.out.splitlines()[1:]] == suite_names()
+    assert ended.code == 0
+    lines = [line.split() for line in ended.out.splitlines()]
+    assert lines[0] == ["suite", "fits", "data", "title"]
+    assert [line[0] for line in lines[1:]] == suite_names()
+    suite = load_suite("table5-twin")
+    n_fits = len(suite.tasks) * len(suite.methods) * len(suite.n_bits) * suite.seeds
+    shown = {line[0]: line for line in lines}["table5-twin"]
+    assert shown[1] == str(n_fits)
+    assert shown[2].rstrip(",") == suite.tasks[0].dataset
+    assert "two hours together" in ended.err
 
 
 def test_without_a_command_the_help_is_shown(run: Run) -> None:

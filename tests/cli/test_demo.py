@@ -197,13 +197,38 @@ def test_a_file_in_place_of_the_folder_is_refused(
     assert "demo: is a file, but the demo writes a folder" in capsys.readouterr().err
 
 
-def test_missing_matplotlib_is_named_before_anything_is_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_matplotlib_only_the_pictures_are_missing(
+    domains: DigitDomains,
+    study: Study,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ValueError, match=r"pip install 'bridgehash\[plots\]'"):
-        demo.run_demo(tmp_path / "demo", Console(file=io.StringIO()))
-    assert not (tmp_path / "demo").exists()
+    monkeypatch.setattr(demo, "run_study", lambda *_: study)
+    printed = _run(tmp_path, domains)
+    pictures = {"neighbours.png", "pr_curve.png"}
+    assert {path.name for path in tmp_path.iterdir()} == set(demo.FILES) - pictures
+    assert "pr_curve.png" not in printed
+    said = capsys.readouterr().err
+    assert "no neighbours.png and no pr_curve.png; pip install 'bridgehash[plots]'" in said
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "<img" not in page
+    assert "neighbours.png" not in page
+    assert demo.summary(study) in page
+
+
+def test_write_writes_the_data_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "new" / "demo"
+    assert main(["demo", "--write", "--out", str(out)]) == 0
+    assert [path.name for path in out.iterdir()] == ["digits.npz"]
+    assert capsys.readouterr().out.startswith(f"written  {out / 'digits.npz'} (")
+    task = digit_domains().heterogeneous()
+    with np.load(out / "digits.npz") as data:
+        assert np.array_equal(data["query"], task.X_query)
+    assert main(["demo", "--write", "--serve", "--out", str(out)]) == 2
 
 
 def test_nearest_items_are_the_nearest(study: Study) -> None:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from bridgehash import __version__, load
 from bridgehash.cli.io import read_codes, read_labels
-from bridgehash.cli.main import EXIT_CODES
+from bridgehash.cli.main import EXIT_CODES, app
 from bridgehash.metrics import distance_histogram
 from bridgehash.metrics.evaluate import Scores
 from bridgehash.registry import METHODS
@@ -50,7 +51,7 @@ def test_help_loads_no_numerical_library() -> None:
 
 def test_every_help_has_an_example_of_its_command(run: Run) -> None:
     commands = ["fit", "encode", "evaluate", "search", "serve", "extract", "info", "methods"]
-    commands.append("demo")
+    commands += ["demo", "join", "export"]
     commands += [f"index {name}" for name in ("build", "add", "upsert", "remove", "info")]
     commands += [f"bench {name}" for name in ("list", "run", "show", "report")]
     for command in ("", *commands):
@@ -64,6 +65,73 @@ def test_every_help_has_an_example_of_its_command(run: Run) -> None:
     assert all(f"| {code} | {meaning} |" in page for code, meaning in EXIT_CODES.items())
 
 
+def _listed(run: Run, command: str = "") -> list[str]:
+    """Commands, or sub-commands of a command, in the order of the help."""
+    lines = run(f"{command} --help").out.partition("Commands:\n")[2].splitlines()
+    return [line.split()[0] for line in lines[: lines.index("") if "" in lines else None]]
+
+
+def _examples(run: Run) -> list[str]:
+    """The command lines of all helps, in their order."""
+    found: list[str] = []
+    for command in _listed(run):
+        for name in (command, *(f"{command} {sub}" for sub in _listed(run, command))):
+            text = run(f"{name} --help").out.partition("Example:\n")[2].partition("\n\n")[0]
+            found += [line.strip() for line in text.replace("\\\n", " ").splitlines()]
+    return list(dict.fromkeys(found))
+
+
+def test_commands_are_in_the_order_of_use(run: Run) -> None:
+    order = _listed(run)
+    assert order[0] == "demo"
+    use = ["fit", "evaluate", "encode", "index", "search", "serve"]
+    assert [name for name in order if name in use] == use
+    names = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert set(order) == names | {group.name for group in app.registered_groups}
+
+
+NEED_MORE = (
+    "postgresql:",
+    "serve",
+    "extract photos",
+    "extract sketches",
+    "items.csv",
+    "photos.npz",
+)
+
+
+def test_examples_of_the_help_run_one_after_the_other(run: Run) -> None:
+    """Those that start a service, or need images, a server or the data of a suite, are left out."""
+    examples = _examples(run)
+    left_out = [line for line in examples if any(word in line for word in NEED_MORE)]
+    benchmarks = [line for line in examples if "bench" in line.split() and "list" not in line]
+    ran = [line for line in examples if line not in left_out + benchmarks + ["bridgehash demo"]]
+    assert len(ran) > 15
+    assert len(left_out) < 10
+    for line in ran:
+        if "export" in line and not find_spec("onnx"):
+            continue
+        ended = run(" ".join(line.split()[1:]))
+        assert ended.code == 0, (line, ended.err)
+
+
+def test_export_writes_an_encoder(run: Run) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    ended = run("export model.bh --domain target --onnx new.onnx")
+    assert (ended.code, ended.err) == (0, "")
+    assert "reads    features, float32, 5 columns\n" in ended.out
+    X = np.load("target.npy").astype(np.float32)
+    session = runtime.InferenceSession("new.onnx", providers=["CPUExecutionProvider"])
+    found = session.run(["codes"], {"features": X})[0]
+    assert np.array_equal(found, load("model.bh").encode(X, "target"))
+    words = session.get_modelmeta().custom_metadata_map
+    assert words["domain"] == "target"
+    assert words["code_space"] == load("model.bh").code_space()
+    assert "choose one: --domain source" in run("export model.bh --onnx new.onnx").err
+    assert "must end in .onnx" in run("export model.bh --domain target --onnx new.npy").err
+
+
 def test_version(run: Run) -> None:
     ended = run("--version")
     assert (ended.code, ended.out) == (0, f"bridgehash {__version__}\n")
@@ -71,8 +139,12 @@ def test_version(run: Run) -> None:
 
 def test_methods_are_listed_with_what_they_need(run: Run) -> None:
     lines = run("methods").out.splitlines()
-    assert lines[0].split() == ["method", "kind", "inputs", "citation"]
+    assert lines[0].split() == ["method", "kind", "learns", "from"]
     assert [line.split()[0] for line in lines[1:]] == list(METHODS)
+    assert all(len(line) < 80 for line in lines)
+    assert lines[1 + list(METHODS).index("scratch")].endswith("labels: source, pairs")
+    cited = run("methods --citations").out.splitlines()[1:]
+    assert all(METHODS[line.split()[0]].about.citation in line for line in cited)
     records = json.loads(run("methods --json").out)
     assert [record["method"] for record in records] == list(METHODS)
     assert all(record["citation"] and record["title"] for record in records)

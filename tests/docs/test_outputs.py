@@ -58,6 +58,8 @@ def test_outputs_are_as_printed(page):
         pytest.skip(f"{page.name} needs {', '.join(missing)} of the data pack")
     _, problems = page.rerun()
     assert problems == [], "run `make docs-outputs`"
+    assert page.shown <= page.drawn.keys()
+    assert all((ROOT / "docs" / "pictures" / name).is_file() for name in page.shown)
 
 
 def test_pages_with_outputs_say_how_they_are_run(outputs):

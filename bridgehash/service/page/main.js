@@ -3,6 +3,7 @@
 import { Api } from "./api.js";
 import { acceptsImages, comparable, domainsOf, tagsOf, validState } from "./catalogues.js";
 import { fill } from "./dom.js";
+import { acceptDrawings } from "./draw.js";
 import { Gallery } from "./gallery.js";
 import { choice, heading } from "./names.js";
 import { Notices } from "./notices.js";
@@ -84,13 +85,26 @@ class Page {
     window.addEventListener("popstate", () => {
       if (this.#catalogues.length) this.#apply(readState(location.hash), "none");
     });
+    const accept = (file) => {
+      this.#upload = { file, codes: {} };
+      this.#setQuery({ codes: this.#upload.codes });
+    };
+    acceptDrawings(
+      {
+        open: part("draw"),
+        dialog: part("drawing"),
+        form: part("drawing-form"),
+        canvas: part("drawing-canvas"),
+        undo: part("drawing-undo"),
+        clear: part("drawing-clear"),
+        cancel: part("drawing-cancel"),
+      },
+      accept,
+    );
     acceptUploads(part("file"), {
       enabled: () => Boolean(this.#state && acceptsImages(this.#info(this.#state.a))),
       maxBytes: () => this.#limits.body_bytes,
-      accept: (file) => {
-        this.#upload = { file, codes: {} };
-        this.#setQuery({ codes: this.#upload.codes });
-      },
+      accept,
       reject: (message) => this.#notices.show(message, "Dismiss", () => {}),
     });
   }
