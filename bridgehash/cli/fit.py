@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from bridgehash.ath.fit import RuntimeOptions
     from bridgehash.models.base import BaseTransferHasher
 
+
+_SHOWN = 4  # names of columns in the summary
 
 DomainRows = Annotated[
     list[str],
@@ -220,6 +222,8 @@ def fit(
             [
                 ("method", f"{name} ({reason})" if reason else name),
                 *((domain, _size(data, domain, domain in held)) for domain in specs),
+                *_columns(data),
+                *_classes(data),
                 *([("pairs", str(len(data["pairs"])))] if "pairs" in data else []),
                 *([("bits changed", _changes(hasher.changed_bits_))] if initial else []),
                 ("bits", str(next(iter(hasher.encoders_.values())).n_bits)),
@@ -397,6 +401,42 @@ def on_cluster(scheduler: str | None) -> Iterator[None]:
 
 def _changes(changed: Mapping[str, float]) -> str:
     return ", ".join(f"{100 * share:.1f} % of {domain}" for domain, share in changed.items())
+
+
+def _columns(data: Data) -> Iterator[tuple[str, str]]:
+    """Yield the names of the columns that were used, by domain, and of those that were not."""
+    for domain, X in data["X_source"].items():
+        names, unused = getattr(X, "columns", None), getattr(X, "unused", ())
+        if names is None:
+            continue
+        text = _few(names) + (f"; not used: {_few(unused)}" if unused else "")
+        yield f"columns of {domain}", text
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return a list of names, shortened.
+
+    >>> _few(["a", "b"]), _few([f"f{i}" for i in range(64)])
+    ('a, b', 'f0, f1, f2, f3, ..., f63 (64)')
+    """
+    if len(names) <= _SHOWN + 2:
+        return ", ".join(names)
+    return f"{', '.join(names[:_SHOWN])}, ..., {names[-1]} ({len(names)})"
+
+
+def _classes(data: Data) -> list[tuple[str, str]]:
+    """Return the numbers of classes, and how many all labelled domains have in common."""
+    import numpy as np
+
+    sets = [
+        set(np.unique(y).tolist()) - ({-1} if y.dtype.kind in "iu" else set())
+        for y in map(np.asarray, data.get("y", {}).values())
+    ]
+    if not sets:
+        return []
+    sizes = " / ".join(str(len(each)) for each in sets)
+    common = f", common {len(set.intersection(*sets))}" if len(sets) > 1 else ""
+    return [("classes", sizes + common)]
 
 
 def _size(data: Data, domain: str, frozen: bool) -> str:
