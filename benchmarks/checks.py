@@ -48,8 +48,8 @@ ONE_SPACE = [
     "mnist-usps/usps1800.pixels-mnist2000.pixels",
     "wiki/train.sift128-test.sift128",
     "wiki/train.lda10-test.lda10",
-    "mfeat/train.fourier76-test.fourier76",
-    "mfeat/train.karhunen64-test.karhunen64",
+    "mfeat/test.fourier76-train.fourier76",
+    "mfeat/test.karhunen64-train.karhunen64",
     "banking77/train.use512-test.use512",
     "banking77/train.wordllama256-test.wordllama256",
     "banking77/train.wink_glove100-test.wink_glove100",
@@ -228,7 +228,7 @@ def recalls(n: int, seed: int) -> dict[str, float]:
         return split.scores(codes, 64)[0]
 
     found = {"right": recall(right), "20 % wrong": recall(spoiled(right, seed))}
-    with patch.object(checks, "checked_pairs_of", lambda data: (data, [])):
+    with patch.object(checks, "checked_pairs_of", lambda data, unit: (data, [])):
         found["right, unchecked"] = recall(right)
         found["20 % wrong, unchecked"] = recall(spoiled(right, seed))
     return found

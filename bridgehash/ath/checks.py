@@ -59,7 +59,7 @@ def checked_inputs(
         data = replace(data, spaces=feature_spaces(data, without_rows))
     found += _space_warnings(ath, data, linked=frozen or initial)
     if "pairs" in used and not isinstance(data.X[0], Blocks):
-        data, more = checked_pairs_of(data)
+        data, more = checked_pairs_of(data, ath.unit_rows)
         found += more
     for warning in found:
         warnings.warn(warning, stacklevel=3)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from .._core.arrays import take_rows, to_numpy
 from .._core.errors import PairsWarning
 from .._core.linalg import Array, pca, unit_rows
+from ..models.feature_maps import AnchorKernel
 from ..models.training import Domains, Ids, TrainingData
 from .pairs import regression
 
@@ -25,11 +26,12 @@ _DIRECTIONS = 128  # principal directions of each domain
 _LEARN_FROM = 1000  # pairs per map
 _AMONG = 500  # left-out pairs that are ranked together
 _CHANCE = 4.0  # z below which the pairs are no better than chance
-_FEW = 50  # pairs; with fewer, single pairs are not judged
+_LEAST, _FEW = 10, 50  # pairs: fewer than 10 cannot be judged
 _SHIFTED = 4.0  # t from which another alignment is better
 _SHIFT_PAIRS = 400  # pairs that decide about it
 _LEAST_SHIFT_PAIRS = 20
 _WRONG = 0.08  # share of wrong pairs from which they are left out
+_LEAST_WRONG = 5  # pairs of a rank above 0.5 without which none is judged wrong
 _SURE = 0.05  # median rank up to which single pairs can be judged
 _PURITY = 0.7  # of the pairs left out, at least this share is estimated to be wrong
 _CUTS = np.geomspace(0.5, 0.02, 50)  # ranks above which pairs may be left out
@@ -42,10 +44,11 @@ _SHIFTS = {  # row numbers added to source and target, by words for them
 }
 
 
-def checked_pairs_of(data: Domains) -> tuple[Domains, list[PairsWarning]]:
+def checked_pairs_of(data: Domains, unit: bool) -> tuple[Domains, list[PairsWarning]]:
     """Return the data without the pairs that the others contradict, and warnings about pairs.
 
-    Of more than two domains, pairs are compared with those of the first one, and none is left out.
+    With `unit`, rows are divided by their norm first. Of more than two domains, pairs are compared
+    with those of the first one, and none is left out.
     """
     found: list[PairsWarning] = []
     for k in range(1, len(data.X)):
@@ -53,10 +56,17 @@ def checked_pairs_of(data: Domains) -> tuple[Domains, list[PairsWarning]]:
         if two.pairs is None or len(two.pairs) < 2:
             continue
         names = data.names[0], data.names[k]
-        ranks = left_out_ranks(*_paired(two, two.pairs))
-        warning = _shift_warning(two, names) or _chance_warning(ranks, names)
-        if warning is None and len(data.X) == 2:
-            kept = trusted(*_paired(two, two.pairs), ranks)
+        X, Y = _paired(two, two.pairs, unit)
+        if not (X.any() and Y.any()):  # equal rows: the fit says so
+            continue
+        ranks = left_out_ranks(X, Y)
+        warning = _shift_warning(two, names, unit)
+        unsure = above_chance(ranks) < _CHANCE or len(ranks) < _LEAST
+        if warning is None and unsure:  # perhaps no linear map, but another
+            kernel = AnchorKernel(min(_DIRECTIONS, len(X)), "half-median", random_state=0)
+            warning = _chance_warning(ranks, left_out_ranks(kernel.fit_transform(X), Y), names)
+        elif warning is None and len(data.X) == 2:
+            kept = trusted(X, Y, ranks)
             if not kept.all():
                 share, n = 2 * np.mean(ranks > 0.5), np.count_nonzero(~kept)
                 warning = PairsWarning(
@@ -70,8 +80,8 @@ def checked_pairs_of(data: Domains) -> tuple[Domains, list[PairsWarning]]:
     return data, found
 
 
-def _chance_warning(ranks: Array, names: tuple[str, str]) -> PairsWarning | None:
-    if above_chance(ranks) >= _CHANCE:
+def _chance_warning(ranks: Array, by_kernel: Array, names: tuple[str, str]) -> PairsWarning | None:
+    if above_chance(by_kernel) >= _CHANCE and len(ranks) >= _LEAST:
         return None
     n, (first, second) = len(ranks), names
     problem = "are too few, or wrong" if n < _FEW else "are wrong, or too few for these features"
@@ -93,7 +103,7 @@ def above_chance(ranks: Array) -> float:
     return float((0.5 - ranks.mean()) * np.sqrt(12 * len(ranks)))
 
 
-def _shift_warning(two: TrainingData, names: tuple[str, str]) -> PairsWarning | None:
+def _shift_warning(two: TrainingData, names: tuple[str, str], unit: bool) -> PairsWarning | None:
     """Warn if the pairs agree much better when the rows of one domain are shifted by one."""
     assert two.pairs is not None
     step = max(1, len(two.pairs) // _SHIFT_PAIRS)
@@ -105,7 +115,7 @@ def _shift_warning(two: TrainingData, names: tuple[str, str]) -> PairsWarning | 
         inside = ((moved >= 0) & (moved < sizes)).all(axis=1)
         if inside.sum() < _LEAST_SHIFT_PAIRS:
             continue
-        now, then = (left_out_ranks(*_paired(two, p[inside])) for p in (pairs, moved))
+        now, then = (left_out_ranks(*_paired(two, p[inside], unit)) for p in (pairs, moved))
         better = now - then
         spread = max(float(better.std()), np.finfo(float).tiny)
         t = float(better.mean()) / spread * len(better) ** 0.5
@@ -119,14 +129,15 @@ def _shift_warning(two: TrainingData, names: tuple[str, str]) -> PairsWarning | 
     )
 
 
-def _paired(two: TrainingData, pairs: Ids) -> tuple[Array, Array]:
+def _paired(two: TrainingData, pairs: Ids, unit: bool) -> tuple[Array, Array]:
     """Return target and source rows of pairs, in few directions."""
-    return _reduced(two.X_target, pairs[:, 1]), _reduced(two.X_source, pairs[:, 0])
+    return _reduced(two.X_target, pairs[:, 1], unit), _reduced(two.X_source, pairs[:, 0], unit)
 
 
-def _reduced(X: Any, rows: Ids) -> Array:
-    Z = unit_rows(to_numpy(take_rows(X, rows)).astype(np.float64))
-    Z -= Z.mean(axis=0)
+def _reduced(X: Any, rows: Ids, unit: bool) -> Array:
+    Z = to_numpy(take_rows(X, rows)).astype(np.float64)
+    Z = unit_rows(Z) if unit else Z
+    Z = Z - Z.mean(axis=0)
     return Z @ pca(Z[:: max(1, len(Z) // _LEARN_FROM)], _DIRECTIONS)
 
 
@@ -160,7 +171,8 @@ def trusted(X: Array, Y: Array, ranks: Array) -> NDArray[np.bool_]:
     Wrong pairs have ranks from 0 to 1 alike, so twice as many as above 0.5.
     """
     everyone = np.ones(len(ranks), dtype=bool)
-    if len(ranks) < _FEW or np.median(ranks) > _SURE or 2 * np.mean(ranks > 0.5) < _WRONG:
+    wrong = np.count_nonzero(ranks > 0.5)
+    if wrong < max(_LEAST_WRONG, _WRONG / 2 * len(ranks)) or np.median(ranks) > _SURE:
         return everyone
     kept = ranks <= _cut(ranks)
     again = left_out_ranks(X, Y, kept)  # a better map judges better
