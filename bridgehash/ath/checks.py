@@ -13,13 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._core.arrays import take_rows, to_numpy
 from .._core.errors import BridgeWarning, ClassesWarning, FeatureSpaceWarning, FewLabelsWarning
-from .._core.linalg import Array, unit_rows
 from ..models.training import Domains
 from ..streaming.blocks import Blocks
+from .columns import columns_correspond
 from .pair_checks import checked_pairs_of
 from .presets import part
 from .starts import PCAStart
@@ -27,12 +25,6 @@ from .starts import PCAStart
 _FEW_COMMON = 0.25  # share of the smaller set of classes
 _FEW_LABELLED = 0.5  # share of the rows
 _SHOWN = 4  # classes in a message
-
-_LEAST_ROWS = 80
-_MOST = (2000, 512)  # rows and columns
-_PERMUTATIONS = 20
-_CORRESPOND = 5.0  # z from which the columns of two domains are taken for the same
-_TELLING = 12.0  # z between halves of a domain from which its columns can be told apart
 
 
 def checked_inputs(
@@ -205,50 +197,3 @@ def _space_warnings(ath: Any, data: Domains, *, linked: bool) -> Iterator[Featur
                 "use ATH.structural (--preset structural), or give labels or pairs of some rows"
             )
         yield FeatureSpaceWarning(text)
-
-
-def columns_correspond(X: Any, Y: Any) -> bool:
-    """Whether two domains of equal width may have the same columns; True if rows cannot tell.
-
-    One model gives its columns similar correlations in both domains. Two models do not: exchanging
-    columns of one domain then changes nothing.
-    """
-    if min(X.shape[0], Y.shape[0]) < _LEAST_ROWS:
-        return True
-    X, Y = _sample(X), _sample(Y)
-    rng = np.random.default_rng(0)
-    if _likeness(X, Y, rng) >= _CORRESPOND:
-        return True
-    return min(_likeness(Z[::2], Z[1::2], rng) for Z in (X, Y)) < _TELLING
-
-
-def _sample(X: Any) -> Array:
-    """Return unit rows, at most 2,000 of at most 512 columns, evenly spaced."""
-    rows, columns = (_even(n, most) for n, most in zip(X.shape, _MOST, strict=True))
-    Z = X.take(rows) if isinstance(X, Blocks) else to_numpy(take_rows(X, rows))
-    return unit_rows(Z.astype(np.float64))[:, columns]
-
-
-def _even(n: int, most: int) -> NDArray[np.intp]:
-    return np.linspace(0, n - 1, min(n, most)).astype(np.intp)
-
-
-def _likeness(X: Array, Y: Array, rng: np.random.Generator) -> float:
-    """Return how much the correlations of columns agree, in deviations from exchanged columns."""
-    C, D = _correlations(X), _correlations(Y)
-    exchanged = []
-    for _ in range(_PERMUTATIONS):
-        order = rng.permutation(len(D))
-        exchanged.append(float(np.vdot(C, D[np.ix_(order, order)])))
-    spread = max(float(np.std(exchanged)), np.finfo(float).tiny)
-    return (float(np.vdot(C, D)) - float(np.mean(exchanged))) / spread
-
-
-def _correlations(X: Array) -> Array:
-    """Return the correlations of different columns, centred; 0 for constant columns."""
-    X = X - X.mean(axis=0)
-    size = np.sqrt((X**2).sum(axis=0))
-    X = X / np.where(size > 1e-9 * size.max(initial=0.0), size, np.inf)
-    C = X.T @ X
-    others = 1.0 - np.eye(len(C))
-    return others * (C - (others * C).sum() / max(others.sum(), 1.0))

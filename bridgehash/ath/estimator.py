@@ -124,8 +124,8 @@ class ATH(BaseTransferHasher):
         the source than in the target. "pairs": the mean of the paired rows of each domain.
         "auto": joint if there is one feature space.
     feature_space : "auto", "same" or "separate", default="auto"
-        Whether the columns of both domains mean the same. "auto": if there are equally many and
-        no feature map is set.
+        Whether the columns of both domains mean the same. "auto": if there are equally many,
+        they correspond as those of one model do, and no feature map is set.
     start_scale : float or None, default=1.0
         Mean magnitude of the first projections, compared with codes of ±1. None: as they are.
     source_encoder : "own", "target" or "auto", default="own"

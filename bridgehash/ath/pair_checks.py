@@ -32,7 +32,8 @@ _SHIFT_PAIRS = 400  # pairs that decide about it
 _LEAST_SHIFT_PAIRS = 20
 _WRONG = 0.08  # share of wrong pairs from which they are left out
 _LEAST_WRONG = 5  # pairs of a rank above 0.5 without which none is judged wrong
-_SURE = 0.05  # median rank up to which single pairs can be judged
+_MIDDLE = (0.1, 0.5)  # ranks of which at least half must be wrong pairs: few are uncertain
+_SURE = 0.02  # median rank of right pairs up to which single pairs can be judged
 _PURITY = 0.7  # of the pairs left out, at least this share is estimated to be wrong
 _CUTS = np.geomspace(0.5, 0.02, 50)  # ranks above which pairs may be left out
 _SHIFTS = {  # row numbers added to source and target, by words for them
@@ -135,8 +136,10 @@ def _paired(two: TrainingData, pairs: Ids, unit: bool) -> tuple[Array, Array]:
 
 
 def _reduced(X: Any, rows: Ids, unit: bool) -> Array:
-    Z = to_numpy(take_rows(X, rows)).astype(np.float64)
+    Z: Array = to_numpy(take_rows(X, rows)).astype(np.float64)
     Z = unit_rows(Z) if unit else Z
+    if (Z == Z[0]).all():
+        return np.zeros((len(Z), 1))
     Z = Z - Z.mean(axis=0)
     return Z @ pca(Z[:: max(1, len(Z) // _LEARN_FROM)], _DIRECTIONS)
 
@@ -172,7 +175,12 @@ def trusted(X: Array, Y: Array, ranks: Array) -> NDArray[np.bool_]:
     """
     everyone = np.ones(len(ranks), dtype=bool)
     wrong = np.count_nonzero(ranks > 0.5)
-    if wrong < max(_LEAST_WRONG, _WRONG / 2 * len(ranks)) or np.median(ranks) > _SURE:
+    share = 2 * wrong / len(ranks)
+    if wrong < _LEAST_WRONG or not _WRONG <= share < 1:
+        return everyone
+    low, high = _MIDDLE
+    uncertain = float(np.mean((ranks > low) & (ranks <= high)))
+    if np.quantile(ranks, (1 - share) / 2) > _SURE or share * (high - low) < uncertain / 2:
         return everyone
     kept = ranks <= _cut(ranks)
     again = left_out_ranks(X, Y, kept)  # a better map judges better

@@ -14,8 +14,10 @@ from bridgehash import (
     PairsWarning,
     as_blocks,
 )
-from bridgehash.ath.checks import checked_inputs, columns_correspond, feature_spaces
+from bridgehash.ath.checks import checked_inputs, feature_spaces
+from bridgehash.ath.columns import columns_correspond
 from bridgehash.ath.pair_checks import above_chance, left_out_ranks, trusted
+from bridgehash.ath.presets import choose_preset
 from bridgehash.models.training import Inputs, check_rows
 
 N_COLUMNS = 60
@@ -172,6 +174,13 @@ def test_two_models_of_equal_width_are_separate_spaces():
     with warnings.catch_warnings():
         warnings.simplefilter("error", BridgeWarning)
         ATH.unsupervised(8, random_state=0, feature_space="same").fit(X, Y)
+
+
+def test_the_automatic_choice_looks_at_the_columns():
+    X, Y, Z = model_rows(200, 0), model_rows(150, 1, model=1), model_rows(150, 2)
+    assert choose_preset({"source": X, "target": Z})[0] == "unsupervised"
+    chosen, reason = choose_preset({"source": X, "target": Y})
+    assert (chosen, reason) == ("structural", "no labels, columns that do not correspond")
 
 
 def test_propagation_across_two_models_is_told_and_structural_is_not():
