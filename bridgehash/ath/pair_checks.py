@@ -7,7 +7,7 @@ and anywhere from 0 to 1 if they are not. docs/maths.md has the formulas.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,8 @@ from .._core.linalg import Array, pca, unit_rows
 from ..models.feature_maps import AnchorKernel
 from ..models.training import Domains, Ids, TrainingData
 from .pairs import regression
+
+View = Callable[[Ids], Array]
 
 _FOLDS = 3
 _DIRECTIONS = 128  # principal directions of each domain
@@ -57,11 +59,15 @@ def checked_pairs_of(data: Domains, unit: bool) -> tuple[Domains, list[PairsWarn
         if two.pairs is None or len(two.pairs) < 2:
             continue
         names = data.names[0], data.names[k]
-        X, Y = _paired(two, two.pairs, unit)
+        views = (
+            _view(two.X_source, two.pairs[:, 0], unit),
+            _view(two.X_target, two.pairs[:, 1], unit),
+        )
+        Y, X = (view(rows) for view, rows in zip(views, two.pairs.T, strict=True))
         if not (X.any() and Y.any()):  # equal rows: the fit says so
             continue
         ranks = left_out_ranks(X, Y)
-        warning = _shift_warning(two, names, unit)
+        warning = _shift_warning(two, views, names)
         unsure = above_chance(ranks) < _CHANCE or len(ranks) < _LEAST
         if warning is None and unsure:  # perhaps no linear map, but another
             kernel = AnchorKernel(min(_DIRECTIONS, len(X)), "half-median", random_state=0)
@@ -104,7 +110,9 @@ def above_chance(ranks: Array) -> float:
     return float((0.5 - ranks.mean()) * np.sqrt(12 * len(ranks)))
 
 
-def _shift_warning(two: TrainingData, names: tuple[str, str], unit: bool) -> PairsWarning | None:
+def _shift_warning(
+    two: TrainingData, views: tuple[View, View], names: tuple[str, str]
+) -> PairsWarning | None:
     """Warn if the pairs agree much better when the rows of one domain are shifted by one."""
     assert two.pairs is not None
     step = max(1, len(two.pairs) // _SHIFT_PAIRS)
@@ -116,7 +124,9 @@ def _shift_warning(two: TrainingData, names: tuple[str, str], unit: bool) -> Pai
         inside = ((moved >= 0) & (moved < sizes)).all(axis=1)
         if inside.sum() < _LEAST_SHIFT_PAIRS:
             continue
-        now, then = (left_out_ranks(*_paired(two, p[inside], unit)) for p in (pairs, moved))
+        now, then = (
+            left_out_ranks(views[1](p[inside, 1]), views[0](p[inside, 0])) for p in (pairs, moved)
+        )
         better = now - then
         spread = max(float(better.std()), np.finfo(float).tiny)
         t = float(better.mean()) / spread * len(better) ** 0.5
@@ -130,18 +140,19 @@ def _shift_warning(two: TrainingData, names: tuple[str, str], unit: bool) -> Pai
     )
 
 
-def _paired(two: TrainingData, pairs: Ids, unit: bool) -> tuple[Array, Array]:
-    """Return target and source rows of pairs, in few directions."""
-    return _reduced(two.X_target, pairs[:, 1], unit), _reduced(two.X_source, pairs[:, 0], unit)
+def _view(X: Any, paired: Ids, unit: bool) -> View:
+    """Return a function from row numbers to rows, in few directions of the paired ones."""
 
+    def read(rows: Ids) -> Array:
+        Z: Array = to_numpy(take_rows(X, rows)).astype(np.float64)
+        return unit_rows(Z) if unit else Z
 
-def _reduced(X: Any, rows: Ids, unit: bool) -> Array:
-    Z: Array = to_numpy(take_rows(X, rows)).astype(np.float64)
-    Z = unit_rows(Z) if unit else Z
-    if (Z == Z[0]).all():
-        return np.zeros((len(Z), 1))
-    Z = Z - Z.mean(axis=0)
-    return Z @ pca(Z[:: max(1, len(Z) // _LEARN_FROM)], _DIRECTIONS)
+    Z = read(paired)
+    mean = Z.mean(axis=0)
+    if not np.ptp(Z, axis=0).any():
+        return lambda rows: np.zeros((len(rows), 1))
+    P = pca((Z - mean)[:: max(1, len(Z) // _LEARN_FROM)], _DIRECTIONS)
+    return lambda rows: (read(rows) - mean) @ P
 
 
 def left_out_ranks(X: Array, Y: Array, use: NDArray[np.bool_] | None = None) -> Array:
