@@ -116,6 +116,12 @@ Device = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Where to compute: auto, cpu, cuda, cuda:1 (ath only)."),
 ]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Fail, and write nothing, if the inputs cannot connect the domains."
+    ),
+]
 Seed = Annotated[
     int, typer.Option(parser=opt.whole(0, 2**32 - 1), metavar="N", help="Random seed.")
 ]
@@ -149,6 +155,7 @@ def fit(
     memory_limit: MemoryLimit = None,
     device: Device = None,
     seed: Seed = 0,
+    strict: Strict = False,
     verbose: Verbose = None,
 ) -> None:
     """Learn hash functions for two or more domains and save them.
@@ -204,10 +211,14 @@ def fit(
     with warnings.catch_warnings(), on_cluster(scheduler):
         from sklearn.exceptions import ConvergenceWarning
 
-        for category in (ConvergenceWarning, BridgeWarning):
-            warnings.simplefilter("ignore" if verbose is False else "always", category)
+        action: Any = "ignore" if verbose is False else "always"
+        warnings.simplefilter(action, ConvergenceWarning)
+        warnings.simplefilter("error" if strict else action, BridgeWarning)
+        problems = _count_bridge_warnings()
         try:
             hasher.fit(**data, **more, **(vars(runtime) if isinstance(hasher, ATH) else {}))
+        except BridgeWarning as warning:
+            raise InputError(str(warning), "--strict") from warning
         except InputError as error:
             files = {f"X[{domain!r}]": spec for domain, spec in specs.items()}
             files |= {f"y[{domain!r}]": spec for domain, spec in known.items()}
@@ -228,6 +239,7 @@ def fit(
                 *([("bits changed", _changes(hasher.changed_bits_))] if initial else []),
                 ("bits", str(next(iter(hasher.encoders_.values())).n_bits)),
                 *fit_fields(fit_record(hasher)),
+                ("checks", f"{counted(len(problems), 'warning')}" if problems else "passed"),
                 ("written", f"{path} ({decimal(path.stat().st_size)})"),
                 ("time", f"{perf_counter() - started:.1f} s"),
             ]
@@ -401,6 +413,19 @@ def on_cluster(scheduler: str | None) -> Iterator[None]:
 
 def _changes(changed: Mapping[str, float]) -> str:
     return ", ".join(f"{100 * share:.1f} % of {domain}" for domain, share in changed.items())
+
+
+def _count_bridge_warnings() -> list[Warning | str]:
+    """Return a list that collects the bridge warnings that are shown, until filters are reset."""
+    show, found = warnings.showwarning, list[Warning | str]()
+
+    def count(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if issubclass(category, BridgeWarning):
+            found.append(message)
+        show(message, category, *rest, **more)
+
+    warnings.showwarning = count
+    return found
 
 
 def _columns(data: Data) -> Iterator[tuple[str, str]]:

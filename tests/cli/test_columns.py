@@ -47,6 +47,7 @@ def test_ids_and_labels_are_no_features(run: Run, tables: np.ndarray) -> None:
     assert "source 50 rows, 5 columns, labelled" in lines
     assert "columns of source height, width, weight, age, speed; not used: id, kind" in lines
     assert "classes 3 / 3, common 3" in lines
+    assert "checks passed" in lines
     assert load("new.bh").encoder("source").feature_names_in_ == NAMES
 
 
@@ -81,11 +82,17 @@ def test_a_table_without_features_is_refused(run: Run, tables: np.ndarray) -> No
 def test_labels_in_another_spelling_are_a_note(run: Run, folder: Path) -> None:
     names = np.load("labels.npz")["source"]
     np.save("upper.npy", np.char.upper(names))
-    ended = run(
+    line = (
         "fit source.npy target.npy --out new.bh --bits 8 --preset supervised "
         "--labels-source upper.npy --labels-target labels.npz:target"
     )
+    strict = run(f"{line} --strict")
+    assert (strict.code, strict.out, Path("new.bh").exists()) == (2, "", False)
+    assert strict.err.startswith("error: --strict: the labels of source and target have no class")
+    ended = run(line)
     assert ended.code == 0
     assert ended.err.startswith("note: the labels of source and target have no class in common")
     assert "'ANT' and 'ant': write them alike" in ended.err
-    assert "classes 3 / 3, common 0" in [" ".join(line.split()) for line in ended.out.splitlines()]
+    lines = [" ".join(line.split()) for line in ended.out.splitlines()]
+    assert "classes 3 / 3, common 0" in lines
+    assert "checks 1 warning" in lines
