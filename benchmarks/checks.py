@@ -126,15 +126,11 @@ def sound(seed: int) -> Iterator[tuple[str, Case]]:
     rng = np.random.default_rng(seed)
     for task in (*ONE_SPACE, *SMALL):
         X, y_s, y_t = domains(task, seed)
-        both = {"y_source": y_s, "y_target": y_t}
         yield "one feature space, no labels", (ATH.unsupervised(), X)
-        yield "one feature space, labels of the source", (ATH.propagated(), {**X, "y_source": y_s})
-        yield (
-            "one feature space, labels of the source",
-            (ATH.semi_supervised(), {**X, "y_source": y_s}),
-        )
         if task in ONE_SPACE:
-            yield "all labels", (ATH.kernel(), X | both)
+            known = {**X, "y_source": y_s}
+            yield "one feature space, labels of the source", (ATH.propagated(), known)
+            yield "all labels", (ATH.kernel(), {**known, "y_target": y_t})
     for task in (*TWO_SPACES, *TWO_MODELS):
         X, y_s, y_t = domains(task, seed)
         both = {"y_source": y_s, "y_target": y_t}

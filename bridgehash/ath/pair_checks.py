@@ -29,7 +29,8 @@ _LEARN_FROM = 1000  # pairs per map
 _AMONG = 500  # left-out pairs that are ranked together
 _CHANCE = 4.0  # z below which the pairs are no better than chance
 _LEAST, _FEW = 10, 50  # pairs: fewer than 10 cannot be judged
-_SHIFTED = 4.0  # t from which another alignment is better
+_SHIFTED = 4.0  # t from which another alignment is better,
+_LOWER = 0.02  # if it also lowers the mean rank by this: shifted pairs may be right as well
 _SHIFT_PAIRS = 400  # pairs that decide about it
 _LEAST_SHIFT_PAIRS = 20
 _WRONG = 0.08  # share of wrong pairs from which they are left out
@@ -130,7 +131,7 @@ def _shift_warning(
         better = now - then
         spread = max(float(better.std()), np.finfo(float).tiny)
         t = float(better.mean()) / spread * len(better) ** 0.5
-        if t > best and above_chance(then) >= _CHANCE:
+        if t > best and better.mean() > _LOWER and above_chance(then) >= _CHANCE:
             best, words = t, each
     if not words:
         return None

@@ -251,6 +251,14 @@ def test_shifted_pairs(shift, words):
         ATH.paired(16, random_state=0).fit(X_s, X_t, pairs=same(299)[1:] + shift)
 
 
+def test_pairs_that_are_right_when_shifted_too_are_sound():
+    """Rows i and i are pairs, and so are rows i - 1 and i - 1: which agree better is chance."""
+    for seed in range(4):
+        X_s, X_t = two_views(seed=seed)
+        rows = 1 + np.random.default_rng(seed).permutation(299)[:200]
+        assert found(ATH.paired(), X_s, X_t, pairs=np.column_stack([rows, rows]))[1] == []
+
+
 def test_pairs_counted_from_one():
     X_s, X_t = two_views()
     order = np.random.default_rng(1).permutation(300)
