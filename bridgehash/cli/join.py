@@ -102,8 +102,7 @@ def join(
     if pairs is not None:
         given["pairs"] = read_pairs(pairs)
     with warnings.catch_warnings():
-        if quiet:
-            warnings.simplefilter("ignore", BridgeWarning)
+        warnings.simplefilter("ignore" if quiet else "always", BridgeWarning)
         try:
             loaded.join(**given, verbose=not quiet and may_animate())
         except InputError as error:

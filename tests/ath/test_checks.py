@@ -295,6 +295,13 @@ def test_ranks_of_unrelated_rows_are_those_of_chance(rng):
     assert max(z) < 4.0
 
 
+def test_pairs_in_a_periodic_order_are_judged_alike(rng):
+    """Classes that follow each other in turn: no part of the pairs lacks one."""
+    y = np.arange(90) % 3
+    X, Y = (4.0 * rng.normal(size=(3, d))[y] + rng.normal(size=(90, d)) for d in (8, 6))
+    assert left_out_ranks(X, Y).mean() < 0.25
+
+
 def test_ranks_of_rows_that_follow_from_each_other_are_zero(rng):
     X = rng.normal(size=(60, 5))
     ranks = left_out_ranks(X, X @ rng.normal(size=(5, 8)))
