@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: demo test test-browser test-slow test-oldest test-milvus test-networks test-pythons dist check levels \
-	compared crossmodal external lasting quality budget cifar choices probes examples pairs signs benchmark search load \
+	compared crossmodal external lasting quality budget cifar choices probes examples checks pairs signs benchmark search load \
 	hostile docs tables docs-outputs format clean
 
 demo: $(READY)
@@ -89,6 +89,10 @@ probes: $(READY)
 
 examples: $(READY)
 	$(BIN)/python benchmarks/examples.py --record $(RECORDS)/examples.json
+
+checks: $(READY)
+	$(BIN)/python benchmarks/checks.py --record $(RECORDS)/checks.json
+	$(BIN)/python benchmarks/checks.py --fits --record $(RECORDS)/checks.json
 
 pairs: $(READY)
 	$(BIN)/python benchmarks/pairs.py --record $(RECORDS)/pairs.json

@@ -5,6 +5,9 @@ from ._core.errors import (
     BridgeWarning as BridgeWarning,
 )
 from ._core.errors import (
+    ClassesWarning as ClassesWarning,
+)
+from ._core.errors import (
     ClusterError as ClusterError,
 )
 from ._core.errors import (
@@ -15,6 +18,12 @@ from ._core.errors import (
 )
 from ._core.errors import (
     EngineError as EngineError,
+)
+from ._core.errors import (
+    FeatureSpaceWarning as FeatureSpaceWarning,
+)
+from ._core.errors import (
+    FewLabelsWarning as FewLabelsWarning,
 )
 from ._core.errors import (
     IdExistsError as IdExistsError,
@@ -33,6 +42,9 @@ from ._core.errors import (
 )
 from ._core.errors import (
     ModelFileError as ModelFileError,
+)
+from ._core.errors import (
+    PairsWarning as PairsWarning,
 )
 from ._core.errors import (
     SuiteError as SuiteError,

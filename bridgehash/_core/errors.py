@@ -79,7 +79,26 @@ class DecoderWarning(UserWarning):
 
 
 class BridgeWarning(UserWarning):
-    """The two domains were matched no better than by chance: cross-domain search will not work."""
+    """Cross-domain search will not work, or worse than it could; base of all such warnings.
+
+    Of this class itself: the two domains were matched no better than by chance.
+    """
+
+
+class ClassesWarning(BridgeWarning):
+    """The labels of the domains have no class in common, or few."""
+
+
+class FewLabelsWarning(BridgeWarning):
+    """Most rows have no label, and the method does not estimate labels."""
+
+
+class FeatureSpaceWarning(BridgeWarning):
+    """The columns of the domains do not mean the same, and the method needs that they do."""
+
+
+class PairsWarning(BridgeWarning):
+    """The pairs are too few, or some of them are wrong."""
 
 
 class CounterpartWarning(BridgeWarning):

@@ -24,6 +24,8 @@ from ..models.contents import Contents, Digest, Entries, Maybe, Named, Number, V
 from ..models.decoder import with_decoders, with_words
 from ..models.training import Inputs
 from ..neighbors.graphs import Graph, on_host
+from ..streaming.blocks import column_names
+from .checks import checked_inputs
 from .class_codes import ClassCodes
 from .fit import RuntimeOptions, learn, open_domains
 from .frozen import frozen_inputs
@@ -124,8 +126,8 @@ class ATH(BaseTransferHasher):
         the source than in the target. "pairs": the mean of the paired rows of each domain.
         "auto": joint if there is one feature space.
     feature_space : "auto", "same" or "separate", default="auto"
-        Whether the columns of both domains mean the same. "auto": if there are equally many and
-        no feature map is set.
+        Whether the columns of both domains mean the same. "auto": if there are equally many,
+        they correspond as those of one model do, and no feature map is set.
     start_scale : float or None, default=1.0
         Mean magnitude of the first projections, compared with codes of ±1. None: as they are.
     source_encoder : "own", "target" or "auto", default="own"
@@ -183,7 +185,7 @@ class ATH(BaseTransferHasher):
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> X_source, X_target = rng.normal(size=(60, 8)), rng.normal(size=(40, 5))
+    >>> X_source, X_target = rng.normal(size=(60, 8)), rng.normal(size=(40, 8))
     >>> ath = ATH.unsupervised(n_bits=16, random_state=0).fit(X_source, X_target)
     >>> ath.encode(X_target[:3], domain="target").shape
     (3, 2)
@@ -395,13 +397,20 @@ class ATH(BaseTransferHasher):
         data = inputs.checked(open_domains(self, inputs, held, options))
         number = None if hub is None else inputs.names.index(hub)
         before = initial_encoders(initial, data, self.n_bits)
+        for k, encoder in before.items():
+            encoder.check_names(inputs.X[k], inputs.argument("X", k))
+        without_rows = [k for k, X in enumerate(inputs.X) if X is None]
+        data = checked_inputs(
+            self, data, without_rows=without_rows, frozen=bool(held), initial=bool(before)
+        )
         result = learn(self, data, options, held, number, before)
         encoders = {
             name: encoder
             for name, encoder in zip(inputs.names, result.encoders, strict=True)
             if encoder is not None
         }
-        self._keep_encoders(encoders, dict(zip(data.names, data.X, strict=True)))
+        given = dict(zip(inputs.names, inputs.X, strict=True))
+        self._keep_encoders(encoders, dict(zip(data.names, data.X, strict=True)), given)
         self.training_codes_ = {
             name: pack(to_numpy(B)) for name, B in zip(inputs.names, result.codes, strict=True)
         }
@@ -538,14 +547,14 @@ class ATH(BaseTransferHasher):
         (3, 2)
         """
         check_is_fitted(self, "encoders_")
-        X = read_rows(X, "X")
+        names, X = column_names(X), read_rows(X, "X")
         joined = learn_to_join(
             self, name, X, to, X_to, codes_to, y=y, y_to=y_to, pairs=pairs, method=method,
             verbose=verbose,
         )  # fmt: skip
         known = next(iter(self.encoders_.values())).decoder_
         (encoder,) = with_decoders([joined.encoders_[name]], [X], known)
-        self.encoders_ = {**self.encoders_, name: encoder}
+        self.encoders_ = {**self.encoders_, name: encoder.with_names(names)}
         if joined.classes_ is not None:
             self.classes_, self.class_codes_ = joined.classes_, joined.class_codes_
         self._keep_words()

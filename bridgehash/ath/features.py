@@ -88,7 +88,8 @@ def same_space(ath: Any, data: Domains, i: int = 0, j: int = 1) -> bool:
     """Whether the columns of two domains mean the same."""
     d_s, d_t = data.X[i].shape[1], data.X[j].shape[1]
     possible = d_s == d_t and ath.feature_map is None
-    wanted = {"auto": possible, "same": True, "separate": False}[ath.feature_space]
+    automatic = possible and data.alike(i, j)
+    wanted = {"auto": automatic, "same": True, "separate": False}[ath.feature_space]
     if not wanted:
         for parameter, value in (("center", "joint"), ("source_encoder", "target")):
             if getattr(ath, parameter) == value:

@@ -66,6 +66,7 @@ def frozen_inputs(frozen: Any, inputs: Inputs, n_bits: int) -> dict[int, FrozenI
                     f"missing; rows of {name} are needed beside its encoder",
                     inputs.argument("X", k),
                 )
+            given.check_names(inputs.X[k], inputs.argument("X", k))
             both = None if codes is None else _unpacked(codes, n_bits, argument)
             checked[k] = FrozenInput(given, both)
         else:

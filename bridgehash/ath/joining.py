@@ -101,6 +101,7 @@ def learn_to_join(
         raise InputError(unknown("domain", to, list(model.encoders_)), "to")
     frozen: Any = codes_to
     if X_to is not None:
+        model.encoder(to).check_names(X_to, "X_to")
         X_to = read_rows(X_to, "X_to")
         frozen = model.encoder(to) if codes_to is None else (model.encoder(to), codes_to)
     elif codes_to is None:

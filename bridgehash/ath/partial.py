@@ -62,7 +62,7 @@ class RowSums:
         dtype = before.projection.dtype
         after = LinearEncoder(A.astype(dtype), mean.astype(dtype), scale, before.maps)
         after.decoder_ = before.decoder_
-        return after
+        return after.with_names(before.feature_names_in_)
 
 
 def check_settings(ath: Any) -> None:
@@ -95,6 +95,8 @@ def add_rows(
     for name in X:
         if name not in sums:
             raise InputError(unknown("domain", str(name), list(sums)), "X")
+    for name, rows in X.items():
+        ath.encoders_[name].check_names(rows, f"X[{name!r}]")
     given = {name: labelled(rows, y.get(name), name) for name, rows in X.items()}
     for name, (rows, _) in given.items():  # before anything changes
         wanted = ath.encoders_[name].n_features_in_

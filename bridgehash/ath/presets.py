@@ -18,6 +18,7 @@ from ..models.feature_maps import AnchorKernel, RowsAndKernel
 from ..neighbors.graphs import KNNGraph, LabelGraph, NoGraph
 from .bipartite import AdaptiveBipartite, AuthorsBipartite, LabelBipartite, PairBipartite
 from .class_codes import BalancedCodes, ClassCodes, PairCodes
+from .columns import columns_correspond
 from .pairs import PairStart, PartnerSearch
 from .propagation import Propagation
 from .starts import LabelStart, PCAStart, StructuralStart
@@ -261,5 +262,8 @@ def choose_preset(
             return "adopted", "some rows are labelled, codes are frozen"
         return "propagated", "some rows are labelled"
     if len(rows) == len(X) and len({domain.shape[1] for domain in rows}) == 1:
-        return "unsupervised", "no labels, equal numbers of columns"
+        first, *others = rows
+        if in_blocks or all(columns_correspond(first, domain) for domain in others):
+            return "unsupervised", "no labels, equal numbers of columns"
+        return "structural", "no labels, columns that do not correspond"
     return "structural", "no labels, different columns"

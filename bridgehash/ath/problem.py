@@ -164,7 +164,7 @@ def comparable(ath: Any, data: Domains, held: Mapping[int, Frozen], i: int, j: i
     """Whether the given rows of two domains can be compared."""
     if not all(held[k].has_rows for k in (i, j) if k in held):
         return False
-    return ath.feature_space != "separate" and data.X[i].shape[1] == data.X[j].shape[1]
+    return ath.feature_space != "separate" and data.alike(i, j)
 
 
 def begun(

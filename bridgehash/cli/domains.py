@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ def read_data(
     X: dict[str, Any] = {}
     y: dict[str, Any] = {}
     for domain, spec in specs.items():
-        X[domain] = _read_rows(spec, in_blocks) if spec else None
+        X[domain] = _read_rows(spec, in_blocks, keys_in(spec, labels.values())) if spec else None
         if spec and len(X[domain]) < 2:
             raise InputError("has 1 row; at least 2 are needed", spec)
     for domain, spec in labels.items():
@@ -118,8 +118,17 @@ def read_frozen(frozen: list[str], specs: Mapping[str, str]) -> dict[str, Any]:
     return held
 
 
-def _read_rows(spec: str, in_blocks: bool) -> Any:
-    from bridgehash.cli.io import read_matrix
+def keys_in(spec: str, others: Collection[str]) -> list[str]:
+    """Return the columns of a file that other specs name.
+
+    >>> keys_in("a.csv", ["a.csv:kind", "b.csv:age"])
+    ['kind']
+    """
+    return [other[len(spec) + 1 :] for other in others if other.startswith(f"{spec}:")]
+
+
+def _read_rows(spec: str, in_blocks: bool, unused: Collection[str] = ()) -> Any:
+    from bridgehash.cli.io import read_table
     from bridgehash.streaming.blocks import as_blocks, read_all
 
     if Path(spec).is_dir():
@@ -128,7 +137,8 @@ def _read_rows(spec: str, in_blocks: bool) -> Any:
     suffix = Path(spec).suffix.lower().partition(":")[0]
     if in_blocks and suffix in (".npy", ".parquet"):
         return as_blocks(spec)
-    return read_matrix(spec)
+    table = read_table(spec, unused=unused)
+    return table.X if table.columns is None else table
 
 
 def read_pairs(spec: str, n_domains: int = 2) -> Any:

@@ -343,6 +343,7 @@ def _shard_codes(
     if _stamp(shard) != stamp:
         raise changed
     blocks = as_blocks(shard)
+    encoder.check_names(blocks, str(shard))
     check_width(blocks.shape[1], encoder, shard, "this encoder")
     codes, numbers = [], []
     for i in range(blocks.n_blocks):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from bridgehash.ath.fit import RuntimeOptions
     from bridgehash.models.base import BaseTransferHasher
 
+
+_SHOWN = 4  # names of columns in the summary
 
 DomainRows = Annotated[
     list[str],
@@ -114,6 +116,12 @@ Device = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Where to compute: auto, cpu, cuda, cuda:1 (ath only)."),
 ]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Fail, and write nothing, if the inputs cannot connect the domains."
+    ),
+]
 Seed = Annotated[
     int, typer.Option(parser=opt.whole(0, 2**32 - 1), metavar="N", help="Random seed.")
 ]
@@ -147,6 +155,7 @@ def fit(
     memory_limit: MemoryLimit = None,
     device: Device = None,
     seed: Seed = 0,
+    strict: Strict = False,
     verbose: Verbose = None,
 ) -> None:
     """Learn hash functions for two or more domains and save them.
@@ -204,10 +213,14 @@ def fit(
     with warnings.catch_warnings(), on_cluster(scheduler):
         from sklearn.exceptions import ConvergenceWarning
 
-        for category in (ConvergenceWarning, BridgeWarning):
-            warnings.simplefilter("ignore" if verbose is False else "always", category)
+        action: Any = "ignore" if verbose is False else "always"
+        warnings.simplefilter(action, ConvergenceWarning)
+        warnings.simplefilter("error" if strict else action, BridgeWarning)
+        problems = _count_bridge_warnings()
         try:
             hasher.fit(**data, **more, **(vars(runtime) if isinstance(hasher, ATH) else {}))
+        except BridgeWarning as warning:
+            raise InputError(str(warning), "--strict") from warning
         except InputError as error:
             files = {f"X[{domain!r}]": spec for domain, spec in specs.items()}
             files |= {f"y[{domain!r}]": spec for domain, spec in known.items()}
@@ -222,10 +235,13 @@ def fit(
             [
                 ("method", f"{name} ({reason})" if reason else name),
                 *((domain, _size(data, domain, domain in held)) for domain in specs),
+                *_columns(data),
+                *_classes(data),
                 *([("pairs", str(len(data["pairs"])))] if "pairs" in data else []),
                 *([("bits changed", _changes(hasher.changed_bits_))] if initial else []),
                 ("bits", str(next(iter(hasher.encoders_.values())).n_bits)),
                 *fit_fields(fit_record(hasher)),
+                ("checks", f"{counted(len(problems), 'warning')}" if problems else "passed"),
                 ("written", f"{path} ({decimal(path.stat().st_size)})"),
                 ("time", f"{perf_counter() - started:.1f} s"),
             ]
@@ -399,6 +415,55 @@ def on_cluster(scheduler: str | None) -> Iterator[None]:
 
 def _changes(changed: Mapping[str, float]) -> str:
     return ", ".join(f"{100 * share:.1f} % of {domain}" for domain, share in changed.items())
+
+
+def _count_bridge_warnings() -> list[Warning | str]:
+    """Return a list that collects the bridge warnings that are shown, until filters are reset."""
+    show, found = warnings.showwarning, list[Warning | str]()
+
+    def count(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if issubclass(category, BridgeWarning):
+            found.append(message)
+        show(message, category, *rest, **more)
+
+    warnings.showwarning = count
+    return found
+
+
+def _columns(data: Data) -> Iterator[tuple[str, str]]:
+    """Yield the names of the columns that were used, by domain, and of those that were not."""
+    for domain, X in data["X_source"].items():
+        names, unused = getattr(X, "columns", None), getattr(X, "unused", ())
+        if names is None:
+            continue
+        text = _few(names) + (f"; not used: {_few(unused)}" if unused else "")
+        yield f"columns of {domain}", text
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return a list of names, shortened.
+
+    >>> _few(["a", "b"]), _few([f"f{i}" for i in range(64)])
+    ('a, b', 'f0, f1, f2, f3, ..., f63 (64)')
+    """
+    if len(names) <= _SHOWN + 2:
+        return ", ".join(names)
+    return f"{', '.join(names[:_SHOWN])}, ..., {names[-1]} ({len(names)})"
+
+
+def _classes(data: Data) -> list[tuple[str, str]]:
+    """Return the numbers of classes, and how many all labelled domains have in common."""
+    import numpy as np
+
+    sets = [
+        set(np.unique(y).tolist()) - ({-1} if y.dtype.kind in "iu" else set())
+        for y in map(np.asarray, data.get("y", {}).values())
+    ]
+    if not sets:
+        return []
+    sizes = " / ".join(str(len(each)) for each in sets)
+    common = f", common {len(set.intersection(*sets))}" if len(sets) > 1 else ""
+    return [("classes", sizes + common)]
 
 
 def _size(data: Data, domain: str, frozen: bool) -> str:

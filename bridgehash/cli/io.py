@@ -38,6 +38,7 @@ from bridgehash.streaming.formats import (
     check_regular,
     choose,
     float_type,
+    is_feature,
     npy_header,
     parquet_columns,
 )
@@ -73,6 +74,59 @@ def read_matrix(spec: str) -> NDArray[np.floating[Any]]:
     pandas writes) is not a feature.
     """
     return _read(spec, MATRIX, _as_matrix)
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """A feature matrix with the names of its columns, which `fit` keeps."""
+
+    X: NDArray[np.floating[Any]]
+    columns: list[str] | None  # None: the file does not name them
+    unused: tuple[str, ...] = ()  # columns of numbers that are ids or labels
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.X.shape
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.X, dtype=dtype)
+
+
+def read_table(
+    spec: str, *, unused: Collection[str] = (), wanted: list[str] | None = None
+) -> FeatureTable:
+    """Read the features that `spec` names, without ids and labels.
+
+    Parameters
+    ----------
+    spec : str
+    unused : names of columns that are labels or ids
+    wanted : list of str, optional
+        Names and order of the columns that a model takes. The file may have others, too.
+    """
+    field = _field(spec, MATRIX)
+    with named(spec):
+        X, names = _as_matrix(field.load()), list(field.columns)
+        if not names:
+            return FeatureTable(X, None)
+        if wanted is not None and field.name == "":
+            missing = [name for name in wanted if name not in names]
+            if missing:
+                raise InputError(
+                    f"lacks the column {missing[0]!r} of the fit"
+                    + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
+                    + "; rename the columns as they were in the fit"
+                )
+            kept = wanted
+        else:
+            kept = [name for name in names if is_feature(name) and name not in unused]
+        if not kept:
+            raise InputError(f"{', '.join(names)}: ids or labels, no features; name another file")
+        left = tuple(name for name in names if name not in kept)
+        return FeatureTable(X[:, [names.index(name) for name in kept]], kept, left)
 
 
 def read_labels(spec: str) -> NDArray[Any]:
@@ -131,8 +185,8 @@ def check_same_kind(labels: dict[str, NDArray[Any]]) -> None:
 
 
 def read_features(spec: str, encoder: LinearEncoder, model: Path) -> NDArray[Any]:
-    """Read rows of the width that the encoder of a model takes."""
-    X = read_matrix(spec)
+    """Read the columns that the encoder of a model takes, by name if both have names."""
+    X = read_table(spec, wanted=encoder.feature_names_in_).X
     check_width(X.shape[1], encoder, spec, f"this encoder of {model}")
     return X
 
@@ -351,6 +405,7 @@ class _LoadableField(Field):
     """An array or column of a file, and the function that reads it."""
 
     load: Callable[[], NDArray[Any]]
+    columns: tuple[str, ...] = ()  # names, of columns that stand side by side
 
 
 def _read(
@@ -359,6 +414,15 @@ def _read(
     convert: Callable[[NDArray[Any]], NDArray[Any]],
     reader: Callable[[Path], list[_LoadableField]] | None = None,
 ) -> NDArray[Any]:
+    field = _field(spec, want, reader)
+    with named(spec):
+        return convert(field.load())
+
+
+def _field(
+    spec: str, want: Want, reader: Callable[[Path], list[_LoadableField]] | None = None
+) -> _LoadableField:
+    """Return the array or column that a spec names, before it is read."""
     path, key = _split(spec)
     if not path.exists():
         raise InputError(f"File not found: {path}")
@@ -369,7 +433,7 @@ def _read(
         if path.suffix.lower() not in _READERS:
             raise InputError(f"unknown file type {path.suffix!r}; use {', '.join(_READERS)}")
         fields = (reader or _READERS[path.suffix.lower()])(path)
-        return convert(choose(fields, path, key, want).load())
+        return choose(fields, path, key, want)
 
 
 def _split(spec: str) -> tuple[Path, str | None]:
@@ -433,8 +497,10 @@ def _npy_field(name: str, open_file: Callable[[], IO[bytes]], size: int) -> _Loa
     return _loadable(header.field(name), load)
 
 
-def _loadable(field: Field, load: Callable[[], NDArray[Any]]) -> _LoadableField:
-    return _LoadableField(field.name, field.kind, field.ndim, field.note, load)
+def _loadable(
+    field: Field, load: Callable[[], NDArray[Any]], columns: tuple[str, ...] = ()
+) -> _LoadableField:
+    return _LoadableField(field.name, field.kind, field.ndim, field.note, load, columns)
 
 
 def _parquet(path: Path) -> list[_LoadableField]:
@@ -443,7 +509,10 @@ def _parquet(path: Path) -> list[_LoadableField]:
     def load(column: Column) -> NDArray[Any]:
         return column.convert(file.read(columns=list(column.columns)), 0)
 
-    return [_loadable(each, partial(load, each)) for each in parquet_columns(file.schema_arrow)]
+    return [
+        _loadable(each, partial(load, each), () if each.name else each.columns)
+        for each in parquet_columns(file.schema_arrow)
+    ]
 
 
 def _csv(path: Path, whole: re.Pattern[str] = _WHOLE) -> list[_LoadableField]:
@@ -471,7 +540,8 @@ def _csv(path: Path, whole: re.Pattern[str] = _WHOLE) -> list[_LoadableField]:
         if field.kind == "number" or (field.name and _is_odd_number(cell))
     ]
     if numeric:
-        fields.append(_LoadableField("", "number", 2, "", partial(_columns, rows, numeric)))
+        names = tuple(first[i] for i in numeric) if headed else ()
+        fields.append(_LoadableField("", "number", 2, "", partial(_columns, rows, numeric), names))
     return fields
 
 

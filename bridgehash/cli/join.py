@@ -73,8 +73,8 @@ def join(
         --to target=demo/digits.npz:target --pairs demo/digits.npz:pairs
     """
     from bridgehash import ATH, load
-    from bridgehash.cli.domains import MODEL_SUFFIXES, read_pairs, split_name
-    from bridgehash.cli.io import check_output, read_codes, read_labels, read_matrix, read_origin
+    from bridgehash.cli.domains import MODEL_SUFFIXES, keys_in, read_pairs, split_name
+    from bridgehash.cli.io import check_output, read_codes, read_labels, read_origin, read_table
     from bridgehash.models.provenance import check_same_space
 
     started = perf_counter()
@@ -87,12 +87,14 @@ def join(
             str(model),
         )
     name, spec = split_name(domain, "domain")
-    given: dict[str, Any] = {"name": name, "X": read_matrix(spec)}
+    unused = keys_in(spec, [each for each in (labels, labels_to) if each])
+    given: dict[str, Any] = {"name": name, "X": read_table(spec, unused=unused)}
     files = {"X": spec, "name": domain, "to": "--to", "y": "--labels", "y_to": "--labels-to"}
     if to is not None:
         given["to"], _, rows = to.partition("=")
         if rows:
-            given["X_to"], files["X_to"] = read_matrix(rows), rows
+            wanted = loaded.encoder(given["to"]).feature_names_in_
+            given["X_to"], files["X_to"] = read_table(rows, wanted=wanted), rows
     if codes is not None:
         check_same_space({"code_space": loaded.code_space()}, read_origin(codes), codes)
         given["codes_to"], files["codes_to"] = read_codes(codes), codes
@@ -102,8 +104,7 @@ def join(
     if pairs is not None:
         given["pairs"] = read_pairs(pairs)
     with warnings.catch_warnings():
-        if quiet:
-            warnings.simplefilter("ignore", BridgeWarning)
+        warnings.simplefilter("ignore" if quiet else "always", BridgeWarning)
         try:
             loaded.join(**given, verbose=not quiet and may_animate())
         except InputError as error:

@@ -29,7 +29,7 @@ from .._core.validation import (
     class_ids,
 )
 from ..codes import MAX_BITS, pack
-from ..streaming.blocks import needs_reading
+from ..streaming.blocks import column_names, needs_reading
 from .contents import Contents, Course, Maybe, Named, Number, Part, Width
 from .decoder import CorrectedCodes, with_decoders
 from .encoder import LinearEncoder, SaveMixin
@@ -83,7 +83,8 @@ class BaseHasher(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         rows: Array = validate_data(self, X, dtype=FLOATS, ensure_min_samples=2)
         check_magnitude(rows, "X")
         encoder = self._learn(rows, check_labels(y, len(rows), "y"))
-        (self.encoder_,) = with_decoders([encoder], [rows])
+        (encoder,) = with_decoders([encoder], [rows])
+        self.encoder_ = encoder.with_names(column_names(X))
         return self
 
     @abstractmethod
@@ -292,14 +293,23 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
         return _learns_from_labels(self.about)
 
     def _keep_encoders(
-        self, encoders: Mapping[str, LinearEncoder], rows: Mapping[str, Any]
+        self,
+        encoders: Mapping[str, LinearEncoder],
+        rows: Mapping[str, Any],
+        given: Mapping[str, Any],
     ) -> None:
-        """Keep the encoders of a fit, with one decoder: that of frozen codes, if it is known."""
+        """Keep the encoders of a fit, with one decoder: that of frozen codes, if it is known.
+
+        `rows` are the rows as arrays or blocks, `given` as the user gave them: with column names.
+        """
         known = (each.decoder_ for each in encoders.values() if each.decoder_ is not None)
         shared = with_decoders(
             list(encoders.values()), [rows[name] for name in encoders], next(known, None)
         )
-        self.encoders_ = dict(zip(encoders, shared, strict=True))
+        self.encoders_ = {
+            name: encoder.with_names(column_names(given[name]))
+            for name, encoder in zip(encoders, shared, strict=True)
+        }
 
     def encode_both(self, X_source: Any, X_target: Any = None) -> NDArray[np.uint8]:
         """Return packed codes of items that are known in several feature spaces.
@@ -374,7 +384,8 @@ class BaseTwoDomainHasher(BaseTransferHasher):
         rows = check_rows(inputs.X, inputs.arguments("X"))
         encoders = self._learn(inputs.checked(rows).two())
         named = dict(zip(inputs.names, encoders, strict=True))
-        self._keep_encoders(named, dict(zip(inputs.names, rows, strict=True)))
+        given = dict(zip(inputs.names, inputs.X, strict=True))
+        self._keep_encoders(named, dict(zip(inputs.names, rows, strict=True)), given)
         return self
 
     @abstractmethod

@@ -36,8 +36,8 @@ from .._core.linalg import Array
 from .._core.threads import map_blocks
 from .._core.validation import Range
 from ..codes import n_bytes, pack, signs, unpack
-from ..streaming.blocks import Blocks, as_blocks, needs_reading, read_all
-from .contents import Contents, Maybe, Number, Part, Parts, Values, widths
+from ..streaming.blocks import Blocks, as_blocks, column_names, needs_reading, read_all
+from .contents import Contents, Entries, Maybe, Number, Part, Parts, Values, widths
 from .decoder import CodeDecoder, CorrectedCodes, packed_pair, split_pair
 from .feature_maps import BaseFeatureMap, UnitRows
 from .persistence import fingerprint, load, save
@@ -91,6 +91,12 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
     intercept : array of shape (n_bits,), optional
         Added to the projections.
 
+    Attributes
+    ----------
+    feature_names_in_ : list of str or None
+        Names of the columns of the DataFrame or file that `fit` of a model was given. Rows whose
+        columns have other names, or another order, are refused.
+
     Examples
     --------
     >>> encoder = LinearEncoder(projection=np.eye(2), mean=np.array([1.0, 1.0]))
@@ -107,8 +113,10 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
         "maps": Parts(),
         "intercept": Maybe(Values("r", "iuf")),
         "decoder_": Maybe(Part("CodeDecoder")),
+        "feature_names_in_": Maybe(Entries("d")),
     }
     decoder_: CodeDecoder | None = None  # set by `fit` of a model; changes no code of `encode`
+    feature_names_in_: list[str] | None = None  # of the columns, if `fit` knew them; the same
 
     def __init__(
         self,
@@ -141,8 +149,8 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
     def fingerprint(self) -> str:
         """Return a digest of the parameters: equal for encoders that give the same codes."""
         plain = copy(self)
-        if "decoder_" in vars(plain):  # what it predicts changes no code
-            del plain.decoder_
+        for name in ("decoder_", "feature_names_in_"):  # change no code
+            plain.__dict__.pop(name, None)
         return fingerprint(plain)
 
     def fit(self, X: ArrayLike | None = None, y: object = None) -> Self:
@@ -158,6 +166,8 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
     def _check_loaded(self) -> None:
         """Refuse an encoder whose parts do not fit together; run when it is loaded."""
         width = self.n_features_in_
+        if self.feature_names_in_ is not None and len(self.feature_names_in_) != width:
+            raise ValueError(f"{len(self.feature_names_in_)} names for {width} columns")
         for feature_map in self.maps:
             takes, gives = widths(feature_map)
             if takes != width:
@@ -180,7 +190,41 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
             None if self.intercept is None else like(self.intercept, reference),
         )
         moved.decoder_ = self.decoder_
-        return moved
+        return moved.with_names(self.feature_names_in_)
+
+    def with_names(self, names: list[str] | None) -> LinearEncoder:
+        """Return a copy that knows the names of its columns; itself if there are none."""
+        if names is None:
+            return self
+        named = copy(self)
+        named.feature_names_in_ = names
+        return named
+
+    def check_names(self, X: Any, argument: str = "X") -> None:
+        """Refuse rows whose columns have other names, or another order, than those of the fit.
+
+        Columns without names are not checked.
+        """
+        known = self.feature_names_in_
+        names = None if known is None else column_names(X)
+        if known is None or names is None or names == known:
+            return
+        if sorted(names) == sorted(known):
+            raise InputError(
+                f"has the columns of the fit in another order; use {argument}"
+                "[encoder.feature_names_in_]",
+                argument,
+            )
+        missing = [name for name in known if name not in names]
+        other = [name for name in names if name not in known]
+        parts = [f"lacks {_listed(missing)}"] * bool(missing) + [
+            f"has also {_listed(other)}"
+        ] * bool(other)
+        raise InputError(
+            f"its columns are not those of the fit: it {' and '.join(parts)}; give the columns in "
+            "encoder.feature_names_in_",
+            argument,
+        )
 
     def decision_function(self, X: Any) -> Array:
         """Return the projections before the sign, shape (n, n_bits)."""
@@ -290,6 +334,7 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
     def _apply_to_blocks(
         self, blocks: Blocks, of: Callable[[Array, Array], Any], done: Callable[[int], None] | None
     ) -> Any:
+        self.check_names(blocks)
         self._check_width(blocks.shape[1])
         parts = []
         for i in range(blocks.n_blocks):
@@ -300,6 +345,7 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
 
     def _checked(self, X: Any) -> Any:
         """X as a matrix of the right width; non-finite values show in its projections."""
+        self.check_names(X)
         if not is_foreign(X):
             X = check_array(X, dtype="numeric", ensure_all_finite=False, input_name="X")
         elif X.ndim != 2 or X.shape[0] == 0:
@@ -408,6 +454,11 @@ def _check_finite(X: Any) -> None:
     """Raise the error of scikit-learn for rows that are not finite."""
     X = array_namespace(X).astype(X, array_namespace(X).float32) if is_half(X) else X
     assert_all_finite(to_numpy(X), input_name="X")
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(map(repr, names[:4]))
+    return f"{shown} and {len(names) - 4} more" if len(names) > 4 else shown
 
 
 def _moved(feature_map: Any, reference: Array) -> Any:

@@ -150,6 +150,7 @@ class Domains:
     codes: tuple[Array | None, ...] = ()  # ±1 codes of the domains whose codes are given
     earlier: tuple[Array | None, ...] = ()  # ±1 codes by an earlier model, to stay close to
     private: Mapping[int, Any] = field(default_factory=dict)  # by domain, if it was tested
+    spaces: tuple[int, ...] = ()  # domains of one number have the same columns; (): not looked at
 
     def two(self, i: int = 0, j: int = 1) -> TrainingData:
         """Return two of the domains."""
@@ -158,6 +159,11 @@ class Domains:
             pairs = self.pairs[:, [i, j]]
             pairs = pairs[(pairs >= 0).all(axis=1)]
         return TrainingData(self.X[i], self.X[j], self.y[i], self.y[j], pairs)
+
+    def alike(self, i: int, j: int) -> bool:
+        """Whether the columns of two domains may mean the same."""
+        equal = bool(self.X[i].shape[1] == self.X[j].shape[1])
+        return equal and (not self.spaces or self.spaces[i] == self.spaces[j])
 
     def with_two(self, i: int, j: int, data: TrainingData) -> Self:
         """Return the domains with the labels and pairs of two of them replaced or extended."""

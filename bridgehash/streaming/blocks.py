@@ -22,6 +22,7 @@ from .readers import (
     RowReader,
     iterable_reader,
     memmap_reader,
+    names_of,
     npy_reader,
     parquet_reader,
     spooled_reader,
@@ -129,6 +130,8 @@ class Blocks:
     n_blocks : int
     cache_bytes : int
         Memory in which a fit may keep blocks, per process.
+    columns : list of str or None
+        Names of the columns, if they have some.
     """
 
     def __init__(
@@ -138,11 +141,18 @@ class Blocks:
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         width = readers[0].shape[1]
+        self.columns = readers[0].columns
         for reader in readers:
             if reader.shape[1] != width:
                 raise InputError(
                     f"has {reader.shape[1]} columns, {readers[0].name} has {width}; "
                     "use equal widths",
+                    reader.name,
+                )
+            if None not in (reader.columns, self.columns) and reader.columns != self.columns:
+                raise InputError(
+                    f"its columns have other names, or another order, than those of "
+                    f"{readers[0].name}; write them alike",
                     reader.name,
                 )
         self._readers = list(readers)
@@ -267,6 +277,15 @@ def needs_reading(data: Any) -> bool:
     if isinstance(data, list | tuple):
         return bool(data) and all(isinstance(part, str | os.PathLike) for part in data)
     return type(data).__module__.partition(".")[0] in ("zarr", "h5py")
+
+
+def column_names(data: Any) -> list[str] | None:
+    """Return the names of the columns of a DataFrame, a file or blocks; None if they have none."""
+    if isinstance(data, np.ndarray | Iterator):
+        return None
+    if needs_reading(data) and not isinstance(data, Blocks):
+        return as_blocks(data).columns
+    return names_of(data)
 
 
 def read_all(data: Any, name: str = "X") -> Any:

@@ -124,6 +124,19 @@ def npy_header(file: IO[bytes], size: int) -> NpyHeader:
     return header
 
 
+_NO_FEATURES = {"id", "ids", "index", "label", "labels", "class", "classes"}
+
+
+def is_feature(name: str) -> bool:
+    """Whether a column of numbers may be a feature: ids and labels, by their name, are none.
+
+    >>> is_feature("width"), is_feature("Label"), is_feature("photo_id")
+    (True, False, False)
+    """
+    plain = name.strip().casefold()
+    return plain not in _NO_FEATURES and not plain.endswith("_id")
+
+
 @dataclass(frozen=True)
 class Column(Field):
     """A column of a Parquet file, or all its numeric columns side by side."""
@@ -132,11 +145,20 @@ class Column(Field):
     convert: Callable[[Any, int], NDArray[Any]]  # (table, number of its first row) to an array
 
 
-def parquet_columns(schema: Any) -> list[Column]:
-    """List the columns; without a vector column also all numeric columns as one matrix."""
+def parquet_columns(schema: Any, *, features: bool = False) -> list[Column]:
+    """List the columns; without a vector column also all numeric columns as one matrix.
+
+    With `features` the matrix is without ids and labels.
+    """
     pa = arrow()
     columns = [_column(pa, field) for field in schema]
-    numeric = [each for each in columns if each.ndim == 1 and each.kind in ("number", "byte")]
+    numeric = [
+        each
+        for each in columns
+        if each.ndim == 1
+        and each.kind in ("number", "byte")
+        and (is_feature(each.name) or not features)
+    ]
     if numeric and all(each.ndim == 1 or each.kind in ("text", "other") for each in columns):
 
         def convert(table: Any, first_row: int) -> NDArray[Any]:

@@ -47,6 +47,7 @@ class RowReader(Protocol):
     dtype: np.dtype[Any]  # float32 or float64
     breaks: Sequence[int]  # rows at which a block should begin, ascending
     by_row: bool  # can single rows be read without their neighbours?
+    columns: list[str] | None  # names, if the columns have some
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return rows start to stop: a new array, or a view that must not be changed."""
@@ -65,6 +66,19 @@ def as_matrix(
     return (int(shape[0]), int(shape[1])), float_type(dtype)
 
 
+def names_of(data: Any) -> list[str] | None:
+    """Return the names of the columns of a DataFrame; None if it is none, or if they are no text.
+
+    >>> names_of(np.eye(2)) is None
+    True
+    """
+    columns = getattr(data, "columns", None)
+    if columns is None or callable(columns):
+        return None
+    names = list(columns)
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
 class ArrayReader:
     """Rows of any object with a shape and slices."""
 
@@ -77,6 +91,7 @@ class ArrayReader:
         step = chunks[0] if chunks and isinstance(chunks[0], int) else None
         self.breaks: Sequence[int] = range(0, self.shape[0], step) if step else ()
         self.by_row = isinstance(data, np.ndarray | MappedArray)
+        self.columns = names_of(data)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         return np.asarray(self.data[start:stop]).view()
@@ -174,7 +189,9 @@ class StreamReader:
         run: Callable[[int], Iterator[NDArray[Any]]],  # arrays of rows from entry point i on
         entries: Sequence[int],  # row of each entry point
         breaks: Sequence[int],
+        columns: list[str] | None = None,
     ) -> None:
+        self.columns = columns
         self.name, self.run, self.entries, self.breaks = name, run, entries, breaks
         self.shape, self.dtype = as_matrix(shape, dtype)
         self._position = threading.local()
@@ -223,9 +240,12 @@ def parquet_reader(path: Path, key: str | None = None) -> StreamReader:
     *starts, n = accumulate(sizes, initial=0)
     check_not_empty((n,))
     first = next(_parquet_rows(path, key, starts, 1, 0))
+    schema = arrow().parquet.read_schema(path)
+    column = choose(parquet_columns(schema, features=True), path, key, MATRIX)
+    names = None if column.name else list(column.columns)
     batch = max(1, _BATCH_BYTES // max(1, first[0].nbytes))
     run = partial(_parquet_rows, Path(os.path.abspath(path)), key, starts, batch)
-    return StreamReader(str(path), (n, first.shape[1]), first.dtype, run, starts, starts)
+    return StreamReader(str(path), (n, first.shape[1]), first.dtype, run, starts, starts, names)
 
 
 def _parquet_rows(
@@ -235,7 +255,7 @@ def _parquet_rows(
     pa = arrow()
     # The default settings read a whole row group before the first row is returned.
     with pa.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
-        column = choose(parquet_columns(file.schema_arrow), path, key, MATRIX)
+        column = choose(parquet_columns(file.schema_arrow, features=True), path, key, MATRIX)
         for group in range(entry, len(starts)):
             row = starts[group]
             chosen = {"row_groups": [group], "columns": list(column.columns)}

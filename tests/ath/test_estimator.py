@@ -413,7 +413,7 @@ def test_running_out_of_rounds_is_a_warning(data):
 def test_without_a_tolerance_there_is_no_warning(data):
     hasher = make("unsupervised", max_iter=2, tol=0.0)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", ConvergenceWarning)
         hasher.fit(data.X_source, data.X_target)
     assert (hasher.n_iter_, hasher.converged_) == (2, False)
 

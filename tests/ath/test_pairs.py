@@ -347,6 +347,7 @@ def test_centring_on_pairs_needs_all_rows_in_memory():
     check_in_blocks(ATH(8))
 
 
+@pytest.mark.filterwarnings("ignore::bridgehash.PairsWarning")
 def test_pairs_that_become_equal_at_unit_norm_are_refused():
     X_s, X_t = np.array([[1.0], [2.0], [3.0], [-1.0]]), np.random.default_rng(0).normal(size=(3, 4))
     with pytest.raises(ValueError, match="pairs: no direction of the source follows the target"):

@@ -43,6 +43,7 @@ def test_a_projection_goes_into_the_space_of_the_rows_and_back(n, d):
     np.testing.assert_allclose(features.Z @ features.inside(A), features.X @ A, atol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore::bridgehash.PairsWarning")
 @pytest.mark.parametrize("feature_space", ["same", "separate"])
 @pytest.mark.parametrize("n", [40, 5])  # fewer rows than features: the solver uses their span
 def test_a_heavy_ridge_keeps_the_start(feature_space, n):

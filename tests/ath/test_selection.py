@@ -112,6 +112,7 @@ def test_an_arbitrary_bridge_stays_weak():
     assert model.fit(task.X_source, task.X_target).lam_ == WEAK_LAM
 
 
+@pytest.mark.filterwarnings("ignore::bridgehash.FewLabelsWarning")
 def test_a_few_labels_outside_the_sample_are_no_error(monkeypatch):
     task = digit_domains(120, n_queries=20).homogeneous()
     y = np.where(np.arange(len(task.X_source)) < 20, task.y_source, -1)

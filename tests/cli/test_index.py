@@ -61,8 +61,8 @@ def test_features_are_ranked_by_weights(
     built: Run, line: str, options: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    real = io.read_matrix
-    monkeypatch.setattr(io, "read_matrix", lambda spec: (read.append(spec), real(spec))[1])
+    real = io.read_table
+    monkeypatch.setattr(io, "read_table", lambda spec, **k: (read.append(spec), real(spec, **k))[1])
     ended = built(f"{SEARCH} -k 3{line} --json")
     assert (read, ended.err) == (["target.npy"], "")
     found = json.loads(ended.out)

@@ -116,6 +116,7 @@ def test_every_parameter_has_a_rule():
             assert set(cls._get_param_names()) <= known, name
 
 
+@pytest.mark.filterwarnings("ignore::bridgehash.PairsWarning")
 @pytest.mark.parametrize("name", METHODS)
 def test_every_fitted_attribute_is_stored(name, tmp_path):
     model = METHODS[name].fit(two_domains())

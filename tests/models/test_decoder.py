@@ -100,6 +100,7 @@ def test_all_domains_share_one_matrix_and_have_the_same_size(rng):
         assert offset.mean() == pytest.approx(first.length**2, rel=0.01)
 
 
+@pytest.mark.filterwarnings("ignore::bridgehash.PairsWarning")
 def test_frozen_codes_keep_their_decoder(rng):
     X, Y = rng.normal(size=(80, 9)), rng.normal(size=(80, 7))
     itq = ITQ(8, random_state=0).fit(X)

@@ -64,6 +64,7 @@ def fitted(data, **parameters):
 # --- what comes back
 
 
+@pytest.mark.filterwarnings("ignore::bridgehash.PairsWarning")
 @pytest.mark.parametrize("name", METHODS)
 def test_a_saved_model_gives_the_same_codes(data, path, name):
     model = METHODS[name].fit(data)
