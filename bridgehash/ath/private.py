@@ -41,17 +41,20 @@ _NEW, _NOT_NEW = 0.15, 0.85  # part of the rows that may be private
 _LOW = 0.84  # likeness of the lowest quarter, relative to the surest half of its class
 _FAR_BRIDGED = 0.35  # between two groups of rows after an unsupervised bridge
 _UNLIKE = 0.55  # likeness of new rows is less
+_LIMITS = (0.55, 0.7)  # of the likeness of new rows, if the graph decides
+_GAIN_OF_ROWS = 0.04  # in modularity
 _STAYS = 0.3  # weight of the rows that keep the class of their votes, beside modularity
 _GAIN = 0.06  # of the score of a set of classes
+_GAIN_OF_MOVE = 0.02  # of an exchange: the order of the classes is good evidence, too
 _PART = 0.25  # of the classes: fewer private ones do little harm
 _TRIED, _MOVES, _NEAR = 12, 4, 3  # sets of classes: tried in order, improved, classes beyond
 _SAMPLE = 1000  # rows on which sets of classes are compared
 _BRIDGED_ALPHA, _ROUNDS, _SHORT = 0.8, 3, 30
 _SMALLEST = 5  # rows that stand for a class
-_COARSE = 0.6  # resolution of modularity for groups of new rows: classes, not their parts
+_COARSE, _MEDIUM = 0.6, 0.8  # resolutions of modularity: less than one favours large groups
 _TINY = 1e-12
 
-Bridge = Callable[[bool], tuple[Array, Array]]
+Bridge = Callable[[NDArray[np.bool_], bool], tuple[Array, Array]]
 
 
 class Private(NamedTuple):
@@ -131,25 +134,28 @@ def find_private(there: Rows, here: Rows, n_classes: int, bridge: Bridge) -> Pri
         All rows have a label.
     here : Rows
         Some rows may have a label.
-    bridge : function
-        Returns the rows in a space where a fit has joined them; True: a fit that knows the labels.
+    bridge : function of a mask of the rows here, and of whether the fit knows the labels
+        Returns the rows there and these rows in a space where a fit has joined them.
     """
     classes, groups = np.zeros(n_classes, dtype=bool), np.full(len(here.y), -1)
     nothing = Private(classes, groups, None)
     if len(groups) < _LEAST_ROWS or len(there.y) < _LEAST_PER_CLASS * n_classes:
         return nothing
-    features = _Space(there.centred, there.y, here.centred, n_classes)
-    bridged = _joint_space(there, here, bridge(True), n_classes)
+    everything = np.ones(len(groups), dtype=bool)
+    features, bridged = _spaces(there, here, bridge(everything, True), n_classes)
     if (features.label == bridged.label).mean() < _LEAST_SURE:
-        return nothing
+        return Private(classes, groups, 1.0 - features.likeness)
     likeness = _likeness_if_new(features, bridged, there, here, bridge)
     new = (likeness < _UNLIKE) & (here.y < 0)
-    if new.any():
+    unlikeness = 1.0 - features.likeness
+    if _may_be_new(new):
         groups[new] = _grouped(here.taken(new).centred, 2 * n_classes)
-        return Private(classes, groups, 1.0 - likeness)
+        unlikeness = 1.0 - likeness
+        rest = here.taken(~new)
+        features, bridged = _spaces(there, rest, bridge(~new, True), n_classes)
     if n_classes >= _LEAST_CLASSES:
         classes = _lacking(features, bridged, here.present(n_classes))
-    return Private(classes, groups, 1.0 - features.likeness)
+    return Private(classes, groups, unlikeness)
 
 
 class _Space:
@@ -239,12 +245,13 @@ def two_groups(values: Array) -> _Groups:
     return _Groups(float(low[k]), float(high[k]), float((v[k] + v[k + 1]) / 2.0))
 
 
-def _joint_space(
+def _spaces(
     there: Rows, here: Rows, projections: tuple[Array, Array], n_classes: int
-) -> _Space:
-    """Return the rows compared by their features and by projections together."""
+) -> tuple[_Space, _Space]:
+    """Return the rows compared by their features, and by features and projections together."""
     X, Y = (rows.joined_with(H) for rows, H in zip((there, here), projections, strict=True))
-    return _Space(X.unit, there.y, Y.unit, n_classes)
+    features = _Space(there.centred, there.y, here.centred, n_classes)
+    return features, _Space(X.unit, there.y, Y.unit, n_classes)
 
 
 def _likeness_if_new(
@@ -252,19 +259,55 @@ def _likeness_if_new(
 ) -> Array:
     """Return how like a class each row is; 1 for all if no group of rows resembles no class.
 
-    Either there are two groups by the features, or by both the labelled and the unlabelled bridge.
+    Rows are new if the features show two groups, if the graph does, or if both bridges do.
     """
     relative = features.best / np.maximum(features.own[features.label], _TINY)
     groups = two_groups(relative)
-    share = float((features.likeness < 0.5).mean())
-    if groups.high - groups.low > _FAR and _NEW < share < _NOT_NEW:
+    both = _may_be_new(features.likeness < 0.5) and _may_be_new(relative < groups.limit)
+    if groups.high - groups.low > _FAR and both:
         return relative * (_UNLIKE / groups.limit)
+    gains = {limit: _gain(features, bridged, features.likeness < limit) for limit in _LIMITS}
+    limit = max(gains, key=gains.__getitem__)
+    if gains[limit] > _GAIN_OF_ROWS:
+        return features.likeness * (_UNLIKE / limit)
     if np.quantile(bridged.likeness_in_class, 0.25) < _LOW:
-        space = _joint_space(there, here, bridge(False), features.n_classes)
+        projections = bridge(np.ones(len(here.y), dtype=bool), False)
+        space = _spaces(there, here, projections, features.n_classes)[1]
         groups = two_groups(space.best)
         if groups.high - groups.low > _FAR_BRIDGED:
             return (features.likeness + space.likeness) / 2.0
     return np.ones(len(here.y))
+
+
+def _may_be_new(rows: NDArray[np.bool_]) -> bool:
+    return bool(_NEW < rows.mean() < _NOT_NEW)
+
+
+def _gain(features: _Space, bridged: _Space, new: NDArray[np.bool_]) -> float:
+    """Return what modularity gains if some rows are groups of their own."""
+    if not _may_be_new(new):
+        return 0.0
+    counted = votes(bridged.X, bridged.y, bridged.Y, _VOTERS, bridged.n_classes)
+    labels = _labels(bridged.S, spread_labels(bridged.S, counted, _BRIDGED_ALPHA, _SHORT))
+    with_groups = labels.copy()
+    with_groups[new] = features.n_classes + _grouped(features.Y[new], 2 * features.n_classes)
+    before, after = (modularity(features.S, y, _MEDIUM) for y in (labels, with_groups))
+    return after - before
+
+
+def _labels(S: csr_array, evidence: Array) -> Ids:
+    """Return the classes that the evidence gives to the rows of a graph."""
+    seen = evidence.sum(axis=0) > 0
+    M = settled(
+        S,
+        evidence,
+        seen / seen.sum(),
+        alpha=_BRIDGED_ALPHA,
+        n_rounds=_ROUNDS,
+        estimated=True,
+        n_steps=_SHORT,
+    )
+    return np.asarray(np.where(seen, M, -1.0).argmax(axis=1))
 
 
 def _lacking(features: _Space, bridged: _Space, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -283,7 +326,7 @@ def _lacking(features: _Space, bridged: _Space, known: NDArray[np.bool_]) -> NDA
     best = max((frozenset(order[:m].tolist()) for m in numbers), key=score, default=frozenset())
     for _ in range(_MOVES):
         better = max(_neighbours(best, order[: len(best) + _NEAR], n), key=score, default=best)
-        if score(better) <= score(best):
+        if score(better) <= score(best) + _GAIN_OF_MOVE:
             break
         best = better
     lacking = np.zeros(features.n_classes, dtype=bool)
@@ -316,7 +359,6 @@ class _Score:
             _VotesWithout(space.X, space.y, space.Y[some], space.n_classes)
             for space in (bridged, features)
         ]
-        self._rows = Rows(bridged.Y[some], None)
         self._known: dict[frozenset[int], float] = {}
         self.limit = 1.0  # none lacking
 
@@ -331,18 +373,7 @@ class _Score:
             spread_labels(S, counted(lacking), _BRIDGED_ALPHA, _SHORT)
             for S, counted in zip((self._S, self._W), self._votes, strict=True)
         )
-        seen = evidence.sum(axis=0) > 0
-        M = settled(
-            self._S,
-            evidence,
-            seen / seen.sum(),
-            self._rows,
-            alpha=_BRIDGED_ALPHA,
-            n_rounds=_ROUNDS,
-            estimated=True,
-            n_steps=_SHORT,
-        )
-        labels = np.where(seen, M, -1.0).argmax(axis=1)
+        labels = _labels(self._S, evidence)
         stays = sum(float((labels == free.argmax(axis=1)).mean()) for free in (evidence, other))
         Q = modularity(self._W, labels)
         if not lacking:
@@ -423,7 +454,7 @@ def _grouped(X: Array, most: int) -> Ids:
     V = eigsh(S, most, which="LA", v0=np.ones(len(X)))[1][:, ::-1]
     score = modularity(S, best, _COARSE)
     for k in range(2, most + 1):
-        labels = KMeans(k, n_init=4, random_state=0).fit_predict(_unit(V[:, :k]))
+        labels = KMeans(k, n_init=2, random_state=0).fit_predict(_unit(V[:, :k]))
         if (found := modularity(S, labels, _COARSE)) > score:
             best, score = np.unique(labels, return_inverse=True)[1], found
     return best

@@ -165,8 +165,9 @@ class Propagation(BaseEstimator):
         i, j = complete.index(True), complete.index(False)
         there, here = domains[i], domains[j]
 
-        def bridge(labelled: bool) -> tuple[Array, Array]:
-            H = fits([np.ones(len(rows.y), dtype=bool) for rows in domains], labelled=labelled)
+        def bridge(some: NDArray[np.bool_], labelled: bool) -> tuple[Array, Array]:
+            kept = [np.ones(len(there.y), dtype=bool), some]
+            H = fits(kept if i == 0 else kept[::-1], labelled=labelled)
             return H[i], H[j]
 
         found = find_private(there, here, n_classes, bridge)

@@ -81,7 +81,7 @@ def settled(
     S: csr_array,
     evidence: Array,
     shares: Array,
-    rows: Rows,
+    rows: Rows | None = None,
     *,
     alpha: float,
     n_rounds: int,
@@ -97,20 +97,25 @@ def settled(
     evidence : array of shape (n, n_classes)
     shares : array of shape (n_classes,)
         Share of each class; 0 for classes without evidence.
-    rows : Rows
-        Known labels stay as they are.
+    rows : Rows, optional
+        Their known labels stay as they are.
     estimated : bool
         Estimate the shares anew in each round.
     """
     seen = evidence.sum(axis=0) > 0
-    M = rows.with_known(balanced(evidence, shares))
+    clamped = _as_it_is if rows is None else rows.with_known
+    M = clamped(balanced(evidence, shares))
     for _ in range(n_rounds):
         if estimated:
             mixed = (shares + reached_shares(S, M, alpha, n_steps)) / 2.0
             mixed = np.where(seen, np.maximum(mixed, _LEAST_SHARE / seen.sum()), 0.0)
             shares = mixed / mixed.sum()
-        sharp = rows.with_known(balanced(M**2, shares))
-        M = rows.with_known(balanced(spread_labels(S, sharp, alpha, n_steps), shares))
+        sharp = clamped(balanced(M**2, shares))
+        M = clamped(balanced(spread_labels(S, sharp, alpha, n_steps), shares))
+    return M
+
+
+def _as_it_is(M: Array) -> Array:
     return M
 
 
