@@ -1,0 +1,117 @@
+"""Classes that one of the domains lacks: what ATH.propagated finds, and what that is worth.
+
+    python benchmarks/counterparts.py [--tasks photo-cartoon ...] [--kinds partial ...]
+        [--splits 10] [--first-split 0] [--jobs 2] [--record FILE]
+
+Tasks: photo-cartoon, cartoon-photo (PACS), amazon-caltech (Office-Caltech10), all by features of
+EfficientNet-Lite0, and mnist-usps (pixels). Kinds: closed (same classes), partial (the target lacks
+half of the classes), open (the source lacks half of them), universal (each lacks some); every split
+draws other classes. Labels of the source only, 64 bits. ATH.propagated against the same without the
+test (`Propagation(private=False)`, with --untested) and ITQ. Mean ± standard deviation of
+
+* cross: radius_pr_area of target queries in the source, over queries whose class it has;
+* single: the same inside the target, over all queries;
+* reject: AUROC of `rejection_score` (ITQ: of the mean distance to the ten nearest source codes);
+* told: share of the splits in which `CounterpartWarning` was given; 0 is right for closed, 1 for
+  the others.
+
+Needs the data pack ($BRIDGEHASH_DATA, or ../shared/data). About a minute of one core per fit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from recorded import DATA, Recorder, add_option
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+
+from bridgehash import ATH, ITQ, CounterpartWarning, Propagation, Shared
+from bridgehash.datasets import parse_task
+from bridgehash.metrics import evaluate
+
+TASKS = {
+    "photo-cartoon": "pacs/photo.effnet_lite0-cartoon.effnet_lite0",
+    "cartoon-photo": "pacs/cartoon.effnet_lite0-photo.effnet_lite0",
+    "amazon-caltech": "office-caltech10/amazon.effnet_lite0-caltech10.effnet_lite0",
+    "mnist-usps": "mnist-usps/mnist2000.pixels-usps1800.pixels",
+}
+FILES = {
+    "photo-cartoon": "pacs.npz",
+    "cartoon-photo": "pacs.npz",
+    "amazon-caltech": "office_caltech10.npz",
+    "mnist-usps": "mnist_usps.npz",
+}
+KINDS = ("closed", "partial", "open", "universal")
+SCORES = ("cross", "single", "reject", "told")
+BITS = 64
+
+
+def fitted(method: str) -> Any:
+    """Return a method that has not seen data."""
+    if method == "ITQ":
+        return Shared(ITQ(BITS, random_state=0))
+    completion = Propagation(private=method != "not tested")
+    return ATH.propagated(BITS, random_state=0, completion=completion)
+
+
+def scores(task: str, kind: str, seed: int, method: str) -> list[float]:
+    """Return the scores of one fit; NaN where there is none."""
+    name = TASKS[task] + ("" if kind == "closed" else f"@classes={kind}")
+    split = parse_task(name).load(seed, DATA)
+    model = fitted(method)
+    labels = {} if method == "ITQ" else {"y_source": split.y_source}
+    with threadpool_limits(1), warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        model.fit(split.X_source, split.X_target, **labels)
+    report = evaluate(model, split)
+    told = any(issubclass(each.category, CounterpartWarning) for each in given)
+    reject = np.nan if report.rejection_auroc is None else report.rejection_auroc
+    areas = (report.cross.radius_pr_area, report.single.radius_pr_area)
+    return [*areas, reject, float(told)]
+
+
+def main() -> None:
+    """Measure the chosen tasks and kinds, print a table, and record it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--first-split", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--untested", action="store_true", help="also fit without the test")
+    add_option(parser)
+    options = parser.parse_args()
+    seeds = range(options.first_split, options.first_split + options.splits)
+    recorder = Recorder(options.record, seeds, [FILES[task] for task in options.tasks])
+    methods = ["ATH.propagated", *(["not tested"] if options.untested else []), "ITQ"]
+    table = Table("task", "classes", "method", *SCORES, box=MARKDOWN)
+    for task in options.tasks:
+        for kind in options.kinds:
+            for method in methods:
+                found = np.array(
+                    Parallel(options.jobs)(
+                        delayed(scores)(task, kind, seed, method) for seed in seeds
+                    )
+                )
+                cells = []
+                for name, values in zip(SCORES, found.T, strict=True):
+                    if np.isnan(values).any() or (name == "told" and method == "ITQ"):
+                        cells.append("")
+                        continue
+                    recorder.add(100 * values, task, kind, method, name)
+                    cells.append(f"{100 * values.mean():.1f} ± {100 * values.std():.1f}")
+                table.add_row(task, kind, method, *cells)
+                print(task, kind, method, *cells, flush=True)
+            recorder.write()
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
