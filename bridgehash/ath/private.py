@@ -43,8 +43,10 @@ _FAR_BRIDGED = 0.35  # between two groups of rows after an unsupervised bridge
 _UNLIKE = 0.55  # likeness of new rows is less
 _LIMITS = (0.55, 0.7)  # of the likeness of new rows, if the graph decides
 _GAIN_OF_ROWS = 0.04  # in modularity
+_HARDLY = 0.2  # of an equal share of the votes
 _STAYS = 0.3  # weight of the rows that keep the class of their votes, beside modularity
 _GAIN = 0.06  # of the score of a set of classes
+_LEAST_MOVED = 0.02  # in the score: if balancing moves fewer rows, no class is lacking
 _GAIN_OF_MOVE = 0.02  # of an exchange: the order of the classes is good evidence, too
 _PART = 0.25  # of the classes: fewer private ones do little harm
 _TRIED, _MOVES, _NEAR = 12, 4, 3  # sets of classes: tried in order, improved, classes beyond
@@ -212,6 +214,14 @@ class _Space:
         V = averaged(self.S, votes(self.X, self.y, self.Y, _VOTERS, self.n_classes))
         return V / np.maximum(V.sum(axis=1, keepdims=True), _TINY)
 
+    @cached_property
+    def hardly_voted(self) -> NDArray[np.bool_]:
+        """Mark classes that no row chooses, and with few votes in all."""
+        V = self.spread_votes
+        chosen = np.bincount(V.argmax(axis=1), minlength=self.n_classes)
+        few = V.mean(axis=0) < _HARDLY / max(int(self.present.sum()), 1)
+        return np.asarray((chosen == 0) & few)
+
 
 def averaged(S: csr_array, V: Array) -> Array:
     """Return rows averaged over their neighbourhood in the graph."""
@@ -313,15 +323,17 @@ def _labels(S: csr_array, evidence: Array) -> Ids:
 def _lacking(features: _Space, bridged: _Space, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Mark classes that no row here has: the set whose absence explains the rows best.
 
-    First the least likely classes are left out, one more each time. Then the best set is improved
-    by single exchanges, additions and removals.
+    Classes that hardly any row votes for are lacking. Of the others, first the least likely ones
+    are left out, one more each time. Then the best set is improved by single exchanges, additions
+    and removals.
     """
+    lacking = features.present & ~known & features.hardly_voted & bridged.hardly_voted
     score = _Score(features, bridged)
     order = _least_likely(features, bridged, known)
     n = int(features.present.sum())
     start = score(frozenset())
-    if start > score.limit - _GAIN:
-        return np.zeros(features.n_classes, dtype=bool)
+    if start > score.limit - _LEAST_MOVED:
+        return lacking
     numbers = np.unique(np.linspace(1, min(len(order), n - 2), _TRIED).round().astype(int))
     best = max((frozenset(order[:m].tolist()) for m in numbers), key=score, default=frozenset())
     for _ in range(_MOVES):
@@ -329,7 +341,6 @@ def _lacking(features: _Space, bridged: _Space, known: NDArray[np.bool_]) -> NDA
         if score(better) <= score(best) + _GAIN_OF_MOVE:
             break
         best = better
-    lacking = np.zeros(features.n_classes, dtype=bool)
     if len(best) > _PART * n and score(best) > start + _GAIN:
         lacking[list(best)] = True
     return lacking

@@ -1,0 +1,156 @@
+"""Classes without a counterpart: found on clouds of points, set aside, and told."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from bridgehash import ATH, CounterpartWarning, InputError, Propagation, load
+from bridgehash.ath.private import Counterparts, find_private, modularity, two_groups
+from bridgehash.ath.spreading import Rows, neighbour_graph
+from bridgehash.models.training import Domains
+
+N_CLASSES = 6
+CENTRES = 5.0 * np.eye(N_CLASSES, 16)
+
+
+def clouds(classes, n=40, *, seed=0, shift=0.5):
+    """Points around the axes of some classes, all moved a little."""
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.repeat(classes, n))
+    return CENTRES[y] + rng.normal(size=(len(y), 16)) + shift, y
+
+
+KINDS = {  # classes of the source, classes of the target
+    "closed": (range(6), range(6)),
+    "partial": (range(6), range(3)),
+    "open": (range(4), range(6)),
+    "universal": (range(5), (0, 1, 2, 5)),
+}
+
+
+def task(kind):
+    source, target = KINDS[kind]
+    return *clouds([*source]), *clouds([*target], seed=1, shift=1.0)
+
+
+def found(kind, **changes):
+    """Return what is found if the bridge is the features themselves, and the true classes."""
+    X_s, y_s, X_t, y_t = task(kind)
+    known = np.full(len(y_t), -1)
+    known[: changes.get("known", 0)] = y_t[: changes.get("known", 0)]
+    there, here = Rows(X_s, y_s), Rows(X_t, known)
+    private = find_private(there, here, int(y_s.max()) + 1, lambda some, labelled: (X_s, X_t[some]))
+    return private, y_s, y_t
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_private_is_found(kind):
+    private, y_s, y_t = found(kind)
+    new = ~np.isin(y_t, y_s)
+    assert ((private.groups >= 0) == new).mean() > 0.95
+    lacking = np.setdiff1d(y_s, y_t)
+    np.testing.assert_array_equal(np.flatnonzero(private.classes), lacking)
+    if new.any():
+        assert private.unlikeness[new].mean() > private.unlikeness[~new].mean() + 0.3
+
+
+def test_new_classes_get_groups_of_their_own():
+    private, _, y_t = found("open")
+    for c in (4, 5):
+        groups = private.groups[(y_t == c) & (private.groups >= 0)]
+        assert (groups == np.bincount(groups).argmax()).mean() > 0.95
+    assert len(np.unique(private.groups[private.groups >= 0])) == 2
+
+
+def test_labelled_rows_and_their_classes_are_never_private():
+    private, _, y_t = found("partial", known=60)
+    assert not private.classes[np.unique(y_t[:60])].any()
+    private, _, y_t = found("open", known=60)
+    assert (private.groups[:60] < 0).all()
+
+
+def test_too_few_rows_tell_nothing():
+    X, y = clouds(range(3), n=8)
+    private = find_private(Rows(X, y), Rows(X, None), 3, lambda some, labelled: (X, X[some]))
+    assert not private.classes.any()
+    assert (private.groups < 0).all()
+    assert private.unlikeness is None
+
+
+def test_two_groups_are_split_where_the_variance_is_least():
+    rng = np.random.default_rng(0)
+    low, high = rng.normal(0.0, 0.1, 40), rng.normal(1.0, 0.1, 60)
+    groups = two_groups(np.r_[high, low])
+    assert low.max() < groups.limit < high.min()
+    np.testing.assert_allclose([groups.low, groups.high], [low.mean(), high.mean()])
+
+
+def test_modularity_is_best_for_the_true_classes():
+    X, y = clouds(range(4))
+    W = neighbour_graph(X, 5)
+    merged, split = np.minimum(y, 2), y + 4 * (np.arange(len(y)) % 2)
+    assert modularity(W, y) > modularity(W, merged)
+    assert modularity(W, y) > modularity(W, split)
+
+
+def fit(kind, **changes):
+    X_s, y_s, X_t, _ = task(kind)
+    return ATH.propagated(16, random_state=0, **changes).fit(X_s, X_t, y_source=y_s)
+
+
+def test_a_closed_case_gives_the_same_codes_as_without_the_test():
+    X_s, _, X_t, _ = task("closed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tested = fit("closed")
+    untested = fit("closed", completion=Propagation(private=False))
+    for X, domain in ((X_s, "source"), (X_t, "target")):
+        np.testing.assert_array_equal(tested.encode(X, domain), untested.encode(X, domain))
+    assert tested.shared_classes_ == [*range(6)]
+    assert tested.private_classes_ == {"source": [], "target": []}
+    assert tested.new_share_ == {"source": 0.0, "target": 0.0}
+    assert untested.rejectors_ is None
+
+
+def test_new_rows_are_told_rejected_and_kept_apart(tmp_path):
+    with pytest.warns(CounterpartWarning, match=r"33% of the rows of target .*private=False"):
+        model = fit("open")
+    assert model.new_share_["target"] == pytest.approx(1 / 3, abs=0.02)
+    X, y = clouds(range(6), n=20, seed=2, shift=1.0)
+    assert (model.rejects(X) == (y >= 4)).mean() > 0.95
+    codes = model.transform(X, "target")
+    distances = (codes[:, None] != codes[None]).mean(axis=2)
+    same = y[:, None] == y[None]
+    assert distances[same].mean() < 0.1 < 0.3 < distances[~same].mean()
+    model.save(tmp_path / "model.bh")
+    again = load(tmp_path / "model.bh")
+    np.testing.assert_array_equal(again.rejection_score(X), model.rejection_score(X))
+
+
+def test_lacking_classes_are_told():
+    with pytest.warns(CounterpartWarning, match="3 of 6 classes seem to have no rows in target"):
+        model = fit("partial")
+    assert model.shared_classes_ == [0, 1, 2]
+    assert model.private_classes_ == {"source": [3, 4, 5], "target": []}
+
+
+def test_classes_known_by_labels_are_compared_without_a_warning():
+    X_s, y_s, X_t, y_t = task("partial")
+    names = np.array(list("abcdef"))
+    model = ATH.supervised(16).fit(X_s, X_t, y_source=names[y_s], y_target=names[y_t])
+    assert model.shared_classes_ == ["a", "b", "c"]
+    assert model.private_classes_["source"] == ["d", "e", "f"]
+
+
+def test_domains_without_labels_have_no_counterparts_to_compare():
+    assert Counterparts.of(Domains(("a", "b"), (None, None), (None, None))) is None
+
+
+def test_a_model_that_tested_nothing_names_the_remedy():
+    X_s, _, X_t, _ = task("closed")
+    model = ATH.unsupervised(8).fit(X_s, X_t)
+    with pytest.raises(InputError, match=r"fit ATH\.propagated with labels of the other domain"):
+        model.rejection_score(X_t, "target")
+    with pytest.raises(InputError, match="'photos' is not allowed"):
+        model.rejects(X_t, "photos")
