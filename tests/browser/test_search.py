@@ -405,7 +405,7 @@ def test_a_drawing_searches(open_page, keep):
 def test_a_line_says_that_nothing_is_like_an_image(open_page, places, keep):
     page = open_page("#a=shapes-16&b=shapes-24&q=any:0")
     settle(page)
-    line = page.locator(".column-a").get_by_role("status")
+    line = page.locator(".column-a [role=status]")
     expect(line).to_be_empty()
 
     def rejecting(route):
@@ -419,7 +419,7 @@ def test_a_line_says_that_nothing_is_like_an_image(open_page, places, keep):
     words = "Nothing like this in the catalogue: these are the nearest all the same."
     expect(line).to_have_text(words)
     expect(page.locator(".column-a .hit")).to_have_count(12)
-    expect(page.locator(".column-b").get_by_role("status")).to_be_empty()
+    expect(page.locator(".column-b [role=status]")).to_be_empty()
     keep(page, "rejected")
     page.get_by_role("radio", name="bits").click()
     expect(page).to_have_url(re.compile("rank=bits"))

@@ -46,7 +46,7 @@ def test_records_say_which_queries_are_rejected(run: Run, rejected: np.ndarray, 
     some = json.loads(run(f"{SEARCH}{rank} --json --reject").out)
     assert [record["rejected"] for record in every] == rejected.tolist()
     for full, record in zip(every, some, strict=True):
-        none = dict.fromkeys(full.keys() - {"rejected"}, [])
+        none = {key: [] for key in full.keys() - {"rejected"}}
         assert record == ({**none, "rejected": True} if full["rejected"] else full)
         assert len(full["ids"]) == 3
 
