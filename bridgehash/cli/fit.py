@@ -237,6 +237,7 @@ def fit(
                 *((domain, _size(data, domain, domain in held)) for domain in specs),
                 *_columns(data),
                 *_classes(data),
+                *_counterparts(hasher, list(data.get("y", {})), list(specs)),
                 *([("pairs", str(len(data["pairs"])))] if "pairs" in data else []),
                 *([("bits changed", _changes(hasher.changed_bits_))] if initial else []),
                 ("bits", str(next(iter(hasher.encoders_.values())).n_bits)),
@@ -464,6 +465,41 @@ def _classes(data: Data) -> list[tuple[str, str]]:
     sizes = " / ".join(str(len(each)) for each in sets)
     common = f", common {len(set.intersection(*sets))}" if len(sets) > 1 else ""
     return [("classes", sizes + common)]
+
+
+def _counterparts(
+    hasher: BaseTransferHasher, labelled: Sequence[str], domains: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Return what the domains have in common, if that was tested or all of them have labels."""
+    shared = getattr(hasher, "shared_classes_", None)
+    tested = hasher.rejectors_ or {}
+    if shared is None or not (tested or len(labelled) == len(domains)):
+        return []
+    private, new = getattr(hasher, "private_classes_", {}), getattr(hasher, "new_share_", {})
+    if not tested and not any(private.values()):
+        return []  # the line `classes` says that
+    if len(domains) == 2:
+        texts = [
+            _found(len(shared), len(private.get(a, [])), a, b)
+            for a, b in (domains, domains[::-1])
+            if b in tested or (not tested and private.get(a))
+        ]
+    else:
+        n = len(shared) + sum(map(len, private.values()))
+        texts = [f"{len(shared)} of {n} classes found in two or more domains"]
+    texts += [f"{100 * share:.0f} % of {name} look new" for name, share in new.items() if share]
+    return [("counterparts", "; ".join(texts))]
+
+
+def _found(n_shared: int, n_private: int, there: str, here: str) -> str:
+    """Return how many classes of one domain the other one has.
+
+    >>> _found(5, 2, "source", "target"), _found(7, 0, "source", "target")
+    ('5 of 7 classes of source found in target', 'all 7 classes of source found in target')
+    """
+    n = n_shared + n_private
+    number = f"{n_shared} of {n}" if n_private else f"all {n}"
+    return f"{number} classes of {there} found in {here}"
 
 
 def _size(data: Data, domain: str, frozen: bool) -> str:

@@ -278,6 +278,7 @@ class CodeRows(NamedTuple):
     corrections: NDArray[np.float16] | None = None  # (n, 2), NaN where there are none
     suit_corrections: bool = False  # they are stored by default
     by_projections: bool = False  # weights do not suit corrections: the model is an older one
+    rejected: NDArray[np.bool_] | None = None  # (n,) queries without a counterpart, if known
 
     def misses_some(self) -> bool:
         """Return whether some codes have corrections, but not all."""
@@ -316,6 +317,7 @@ def load_codes(
     corrections: bool | None = None,
     as_index_has: bool | None = None,
     with_weights: bool = False,
+    with_rejection: bool = False,
 ) -> CodeRows:
     """Read packed codes, or features to encode with a model, and their ids and tags.
 
@@ -341,6 +343,7 @@ def load_codes(
     from bridgehash.index import HammingIndex
 
     weights, exported, numbers, suit, by_projections = None, None, None, False, False
+    rejected = None
     wanted = as_index_has if corrections is None else corrections
     if model is None and _is_exported(data):
         exported = HammingIndex.from_parquet(data)
@@ -374,6 +377,8 @@ def load_codes(
         if with_weights:
             by_projections = encoder.decoder_ is None
             weights = encoder.decision_function(X) if by_projections else encoder.query_weights(X)
+        if with_rejection and domain in (getattr(loaded, "rejectors_", None) or {}):
+            rejected = loaded.rejects(X, domain)
     if corrections and numbers is None:
         raise InputError("has no corrections; encode the rows with --corrections first", data)
     suit = suit or numbers is not None
@@ -386,7 +391,7 @@ def load_codes(
         columns = [read_row_labels(spec, n, data, "tag").astype(str).tolist() for spec in tags]
         texts = list(zip(*columns, strict=True))
     rows = CodeRows(
-        codes, n_bits, about, given, texts, domain, weights, numbers, suit, by_projections
+        codes, n_bits, about, given, texts, domain, weights, numbers, suit, by_projections, rejected
     )
     if exported is None:
         return rows

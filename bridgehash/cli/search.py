@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bridgehash.index.servers import EngineIndex
 
 _SHOWN = 20  # queries on the terminal
+_USUAL = 0.05  # part of the queries; fewer may be rejected by mistake
 
 QueryRows = Annotated[
     str, typer.Argument(metavar="QUERIES", help="Packed codes; with --model, features to encode.")
@@ -74,6 +75,14 @@ NCandidates = Annotated[
         "more.",
     ),
 ]
+Reject = Annotated[
+    bool,
+    typer.Option(
+        "--reject",
+        help="Return nothing for queries that seem to have no counterpart in the other domain. "
+        "Needs a model that tested this: `fit` prints the line `counterparts`.",
+    ),
+]
 ServerSearch = Annotated[
     opt.SearchKind | None,
     typer.Option(
@@ -97,6 +106,7 @@ def search(
     in_domain: InDomain = None,
     hamming: Hamming = False,
     candidates: NCandidates = None,
+    reject: Reject = False,
     engine: opt.Engine = None,
     search: ServerSearch = None,
     out: ResultsOut = None,
@@ -125,13 +135,35 @@ def search(
     if candidates is not None and (hamming or model is None):
         why = "does not work with --hamming" if hamming else "needs --model and features"
         raise InputError(f"{why}; Hamming distances are exact", "--candidates")
+    if reject and model is None:
+        raise InputError("needs --model and features; packed codes are not enough", "--reject")
     if search and engine is None:
         raise InputError("needs --engine; an index file is always searched exactly", "--search")
     with open_for(index, engine, search) as opened:
         ranked = model is not None and not hamming
+        searched = in_domain or opened.about.get("domain")
+        inside = domain is not None and searched == domain
+        if reject and inside:
+            raise InputError(
+                f"{index} is searched for codes of {domain!r}, where all queries of {domain!r} "
+                "have counterparts; search codes of another domain, or drop it",
+                "--reject",
+            )
         query = load_codes(
-            queries, model, domain, opened.n_bits, corrections=False, with_weights=ranked
+            queries,
+            model,
+            domain,
+            opened.n_bits,
+            corrections=False,
+            with_weights=ranked,
+            with_rejection=not inside,
         )
+        if reject and query.rejected is None:
+            raise InputError(
+                f"{model} cannot tell which queries have no counterpart; fit it with --preset "
+                "propagated, labels of all rows of one domain, and one feature space",
+                "--reject",
+            )
         check_same_space(opened.about, query.about, index)
         n = len(opened)
         k = max(1, min(k, n))  # room for more would stay empty
@@ -148,19 +180,33 @@ def search(
         result = _search(opened, query, k, candidates, filters)
         seconds = perf_counter() - started
     ids = result.ids
+    some = is_id(ids).any()
     if n == 0:
         note(f"{index} holds no codes")
-    elif not is_id(ids).any():
+    elif not some:
         note(f"no code of {index} {_wanted(tag, match, in_domain)}")
+    if query.rejected is not None:
+        result = result._replace(rejected=query.rejected)
+        n_rejected = int(query.rejected.sum())
+        if reject:
+            result = _without_rejected(result, query.n_bits)
+        elif n_rejected > _USUAL * len(ids):
+            note(
+                f"{n_rejected} of {len(ids)} queries seem to have no "
+                f"counterpart in {_article(searched)}; --reject returns nothing for them"
+            )
     if as_json:
         print(json.dumps(_records(result), indent=2))
-    elif path is None and is_id(ids).any():
-        _show(result)
+    elif path is None and some:
+        _show(result, f"nothing like this in {_article(searched)}" if reject else "")
     if path is not None:
         with named(path, writing=True):
             _write(path, result)
         speed = f"{seconds:.2f} s, {len(ids) / max(seconds, 1e-9):.0f} queries/s"
-        show_fields([("queries", str(len(ids))), ("time", speed), ("written", str(path))])
+        left_out = [("rejected", str(n_rejected))] if reject else []
+        show_fields(
+            [("queries", str(len(ids))), *left_out, ("time", speed), ("written", str(path))]
+        )
 
 
 class Found(NamedTuple):
@@ -169,6 +215,29 @@ class Found(NamedTuple):
     ids: NDArray[Any]
     distances: NDArray[Any]  # by Hamming
     scores: NDArray[Any] | None = None  # by which codes are ranked, if not by distances
+    rejected: NDArray[Any] | None = None  # (n_queries,) without a counterpart, if known
+
+
+def _without_rejected(result: Found, n_bits: int) -> Found:
+    """Return the results without those of rejected queries."""
+    from bridgehash.index.ids import kind_of, no_ids
+
+    ids, distances, scores, rejected = result
+    assert rejected is not None
+    ids, distances = ids.copy(), distances.copy()
+    ids[rejected] = no_ids(int(rejected.sum()), ids.shape[1], kind_of(ids))
+    distances[rejected] = n_bits + 1
+    if scores is not None:
+        scores = scores.copy()
+        scores[rejected] = float("inf")
+    return Found(ids, distances, scores, rejected)
+
+
+def _article(domain: str | None) -> str:
+    """Return a domain in words; the default names are nouns."""
+    if domain is None:
+        return "the other domain"
+    return f"the {domain}" if domain in ("source", "target") else domain
 
 
 def _search(
@@ -214,22 +283,27 @@ def _wanted(tags: list[str] | None, match: MatchKind, domain: str | None) -> str
     return " and ".join([*parts, *([f"is of the domain {domain!r}"] if domain is not None else [])])
 
 
-def _records(result: Found, most: int | None = None) -> list[dict[str, list[Any]]]:
+def _records(result: Found, most: int | None = None) -> list[dict[str, Any]]:
     """Return one record per query, nearest first, of all queries or of the first ones."""
     from bridgehash.index.ids import is_id
 
     records = []
     for row, ids in enumerate(result.ids[:most]):
         found = is_id(ids)
-        record = {"ids": ids[found].tolist(), "distances": result.distances[row, found].tolist()}
+        record: dict[str, Any] = {
+            "ids": ids[found].tolist(),
+            "distances": result.distances[row, found].tolist(),
+        }
         if result.scores is not None:
             record["scores"] = result.scores[row, found].tolist()
+        if result.rejected is not None:
+            record["rejected"] = bool(result.rejected[row])
         records.append(record)
     return records
 
 
-def _show(result: Found) -> None:
-    """Print the first queries, one per line."""
+def _show(result: Found, instead: str = "") -> None:
+    """Print the first queries, one per line, and a text instead of results for rejected ones."""
     rows = []
     for i, record in enumerate(_records(result, _SHOWN)):
         pairs = zip(record["ids"], record["distances"], strict=True)
@@ -237,7 +311,7 @@ def _show(result: Found) -> None:
         if "scores" in record:
             scores = zip(texts, record["scores"], strict=True)
             texts = [f"{text} ({score:.3g})" for text, score in scores]
-        rows.append((str(i), " ".join(texts)))
+        rows.append((str(i), instead if instead and record["rejected"] else " ".join(texts)))
     ranked = result.scores is not None
     what = "id:distance (score), smallest score first" if ranked else "id:distance, nearest first"
     show_table(("query", what), rows)
@@ -251,9 +325,11 @@ def _write(path: Path, result: Found) -> None:
 
     from bridgehash.index.ids import is_id
 
-    ids, distances, scores = result
+    ids, distances, scores, rejected = result
     suffix, found = path.suffix.lower(), is_id(ids)
     more: Any = {} if scores is None else {"scores": scores}
+    if rejected is not None:
+        more["rejected"] = rejected
     with atomic_write(path) as temporary:
         if suffix == ".json":
             temporary.write_text(json.dumps(_records(result)), encoding="utf-8")
@@ -272,4 +348,6 @@ def _write(path: Path, result: Found) -> None:
             }
             if scores is not None:
                 columns["score"] = scores.ravel()
+            if rejected is not None:
+                columns["rejected"] = np.repeat(rejected, ids.shape[1])
             pa.parquet.write_table(pa.table(columns).filter(pa.array(found.ravel())), temporary)

@@ -265,7 +265,7 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
 
     def rejects(self, X: Any, domain: str = "target") -> NDArray[np.bool_]:
         """Mark rows that seem to have no counterpart in the other domains."""
-        return self.rejection_score(X, domain) > self._rejector(domain).limit
+        return self._rejector(domain).rejects(self.encoder(domain)._checked(X))
 
     def _rejector(self, domain: str) -> Rejector:
         self.encoder(domain)  # refuses unknown domains

@@ -68,3 +68,7 @@ class Rejector(BaseEstimator):
     def scores(self, X: Any) -> NDArray[np.float64]:
         """Return the scores of rows, shape (n,)."""
         return np.asarray(unit_rows(to_numpy(X)) @ self.weights + self.offset)
+
+    def rejects(self, X: Any) -> NDArray[np.bool_]:
+        """Return which rows have a score above the limit, shape (n,)."""
+        return self.scores(X) > self.limit

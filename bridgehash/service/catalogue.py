@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from ..codes import n_bytes, pack
 from ..index import HammingIndex, IndexStore
 from ..index.attributes import Attributes, ItemFilter
 from ..index.changes import Add, ChangeResult, Remove, Upsert
-from ..index.ids import Ids, no_ids
+from ..index.ids import Ids, kind_of, no_ids
 from ..metrics import (
     distance_histogram,
     mean_average_precision,
@@ -39,6 +39,7 @@ from ..models import persistence
 from ..models.base import BaseTransferHasher
 from ..models.encoder import LinearEncoder
 from ..models.provenance import check_same_space, code_space, encoder_of
+from ..models.rejector import Rejector
 from .errors import RequestError, invalid, overloaded
 from .images import ImageReader, find_images
 from .settings import ServiceSettings
@@ -58,6 +59,7 @@ class CatalogueDomain:
     store: IndexStore | None = None
     images: Mapping[int | str, Path] = field(default_factory=dict)
     reader: ImageReader | None = None  # turns uploaded images into features
+    rejector: Rejector | None = None  # of queries without a counterpart in the other domains
 
 
 class SearchQuery(NamedTuple):
@@ -69,13 +71,15 @@ class SearchQuery(NamedTuple):
     k: int
     filter: ItemFilter | None = None
     weighted: bool = False  # rank by weights; needs features
+    reject: bool = False  # leave out the items of rejected queries
 
 
 class EncodedRows(NamedTuple):
-    """Codes of rows, and what their bits count if they are the queries of a weighted search."""
+    """Codes of rows, what their bits count in a weighted search, and which rows are rejected."""
 
     codes: NDArray[np.uint8]  # (n, bytes)
     weights: NDArray[np.floating[Any]] | None = None  # (n, bits)
+    rejected: NDArray[np.bool_] | None = None  # (n,); None: the model cannot tell
 
 
 class SearchResult(NamedTuple):
@@ -87,6 +91,19 @@ class SearchResult(NamedTuple):
     codes: NDArray[np.uint8]  # (n, k, bytes)
     attributes: NDArray[Any]  # (n, k), of `Attributes`
     scores: NDArray[np.float32] | None = None  # (n, k), of a weighted search
+    rejected: NDArray[np.bool_] | None = None  # (n,); None: not known
+
+    def without_rejected(self, n_bits: int) -> SearchResult:
+        """Return the result without the items of rejected queries."""
+        if self.rejected is None or not self.rejected.any():
+            return self
+        none, k = self.rejected, self.ids.shape[1]
+        ids, distances = self.ids.copy(), self.distances.copy()
+        codes, attributes = self.codes.copy(), self.attributes.copy()
+        ids[none] = no_ids(int(none.sum()), k, kind_of(ids))
+        distances[none], codes[none], attributes[none] = n_bits + 1, 0, None
+        scores = None if self.scores is None else np.where(none[:, None], np.inf, self.scores)
+        return SearchResult(self.queries, ids, distances, codes, attributes, scores, none)
 
 
 @dataclass(frozen=True)
@@ -157,6 +174,14 @@ class Catalogue:
             not self.store.index.has_corrections
         )
 
+    def can_reject(self, domain: str, wanted: ItemFilter | None) -> bool:
+        """Return whether the model can tell which queries of a domain have no counterpart.
+
+        Not within items of the same domain: what has no counterpart elsewhere may have one there.
+        """
+        searched = (wanted and wanted.domain) or self.index_domain
+        return self.domains[domain].rejector is not None and searched != domain
+
     def encode_queries(self, X: NDArray[Any], domain: str) -> EncodedRows:
         """Return the packed codes of features, and what each of their bits counts.
 
@@ -210,14 +235,16 @@ class Catalogue:
             for i, own in batch:
                 n = len(own.codes)
                 at = slice(start, start + n), slice(queries[i].k)
-                results[i] = SearchResult(
+                result = SearchResult(
                     own.codes,
                     ids[at],
                     distances[at],
                     codes[at],
                     attributes[at],
                     None if scores is None else scores[at],
+                    own.rejected if self.can_reject(queries[i].domain, wanted) else None,
                 )
+                results[i] = result.without_rejected(self.n_bits) if queries[i].reject else result
                 start += n
         return results
 
@@ -251,10 +278,18 @@ class Catalogue:
         return encoded
 
     def _encode_query(self, query: SearchQuery) -> EncodedRows:
-        if query.weighted:
-            return self.encode_queries(query.rows, query.domain)
         if query.kind == "features":
-            return EncodedRows(self.encode(query.rows, query.domain))
+            X, domain = query.rows, query.domain
+            encoded = (
+                self.encode_queries(X, domain)
+                if query.weighted
+                else EncodedRows(self.encode(X, domain))
+            )
+            rejector = self.domains[domain].rejector
+            if rejector is None:
+                return encoded
+            with np.errstate(all="ignore"):
+                return encoded._replace(rejected=rejector.rejects(X))
         if query.kind == "codes":
             return EncodedRows(query.rows)
         try:
@@ -267,10 +302,9 @@ class Catalogue:
 
 def _split(rows: EncodedRows, ends: NDArray[np.intp]) -> list[EncodedRows]:
     """Return the rows of each request."""
-    codes = np.split(rows.codes, ends)
-    if rows.weights is None:
-        return list(map(EncodedRows, codes))
-    return list(map(EncodedRows, codes, np.split(rows.weights, ends)))
+    parts = (None if part is None else np.split(part, ends) for part in rows)
+    nothing = [None] * (len(ends) + 1)
+    return [EncodedRows(*each) for each in zip(*(part or nothing for part in parts), strict=True)]
 
 
 def _as_request_error(error: BridgehashError) -> RequestError:
@@ -395,15 +429,19 @@ def _open(
         queries = _open_queries(files, space, encoders[query_domain])
         kind = None if queries is None else queries.index.id_kind
         query_images = find_images(files.query_images, kind)
-        domains = {name: CatalogueDomain(encoder) for name, encoder in encoders.items()}
-        domains[query_domain] = CatalogueDomain(
-            encoders[query_domain], queries, query_images, reader
+        rejectors = getattr(model, "rejectors_", None) or {}
+        domains = {
+            name: CatalogueDomain(encoder, rejector=rejectors.get(name))
+            for name, encoder in encoders.items()
+        }
+        domains[query_domain] = replace(
+            domains[query_domain], store=queries, images=query_images, reader=reader
         )
-        domains[index_domain] = CatalogueDomain(
-            encoders[index_domain],
-            store,
-            find_images(files.images, store.index.id_kind),
-            reader if index_domain == query_domain else None,
+        domains[index_domain] = replace(
+            domains[index_domain],
+            store=store,
+            images=find_images(files.images, store.index.id_kind),
+            reader=reader if index_domain == query_domain else None,
         )
         inner = getattr(model, "hasher", None)
         method = type(model).__name__ + ("" if inner is None else f"({type(inner).__name__})")

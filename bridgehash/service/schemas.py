@@ -27,6 +27,10 @@ RANK_TEXT = (
     "of the query are known, else by Hamming distance; also if an older model cannot use the "
     "corrections of the index."
 )
+REJECT_TEXT = (
+    "Leave out the items of queries that seem to have no counterpart in the index. Needs features, "
+    "and a model that tested which classes the domains have in common."
+)
 MAX_TAG = 200  # characters
 MAX_TAGS = 64  # of an item, or of a filter
 
@@ -104,6 +108,7 @@ class SearchRequest(RequestSchema):
     match: Match = Field("any", description="Items must have any of the tags, or all.")
     in_domain: ItemDomain | None = Field(None, description="Search within items of this domain.")
     rank: Rank = Field("auto", description=RANK_TEXT)
+    reject: bool = Field(False, description=REJECT_TEXT)
 
 
 class AddRequest(RequestSchema):
@@ -165,6 +170,10 @@ class QueryResult(BaseModel):
     """The code of one query and the nearest items, by (distance, id), or else (score, id)."""
 
     code: str
+    rejected: bool | None = Field(
+        description="Whether the query seems to have no counterpart in the index. Null if the "
+        "model cannot tell, and for codes and ids."
+    )
     hits: list[Hit]
 
 

@@ -400,3 +400,30 @@ def test_a_drawing_searches(open_page, keep):
     expect(search).to_be_disabled()
     dialog.get_by_role("button", name="Cancel").click()
     expect(page.locator("#query")).to_contain_text("drawing.png")
+
+
+def test_a_line_says_that_nothing_is_like_an_image(open_page, places, keep):
+    page = open_page("#a=shapes-16&b=shapes-24&q=any:0")
+    settle(page)
+    line = page.locator(".column-a [role=status]")
+    expect(line).to_be_empty()
+
+    def rejecting(route):
+        answer = route.fetch()
+        record = answer.json()
+        record["results"][0]["rejected"] = True
+        route.fulfill(response=answer, json=record)
+
+    page.route("**/shapes-16/search/image?*", rejecting)
+    page.set_input_files("#file", places[0] / "other.png")
+    words = "Nothing like this in the catalogue: these are the nearest all the same."
+    expect(line).to_have_text(words)
+    expect(page.locator(".column-a .hit")).to_have_count(12)
+    expect(page.locator(".column-b [role=status]")).to_be_empty()
+    keep(page, "rejected")
+    page.get_by_role("radio", name="bits").click()
+    expect(page).to_have_url(re.compile("rank=bits"))
+    settle(page)
+    expect(line).to_have_text(words)
+    page.locator("#gallery [role=option]").nth(1).click()
+    expect(line).to_be_empty()

@@ -141,8 +141,7 @@ def test_a_model_of_three_domains_is_served(folder, files, settings):
     """All its domains can be asked from; the index is older than the one that joined."""
     model = load(folder / "model.bh")
     rng = np.random.default_rng(0)
-    y = np.arange(40) % 2
-    X = rng.normal(size=(40, 3)) + 4.0 * y[:, None]
+    X = rng.normal(size=(40, 3)) + 6.0 * np.eye(3)[np.arange(40) % 3]  # classes of the items
     before = HammingIndex.load(folder / "photos.bhi")
     codes = before.get(before.ids[:40]).codes
     model.join("art", X, codes_to=codes, pairs=np.column_stack([np.arange(40)] * 2))

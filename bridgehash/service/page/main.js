@@ -245,7 +245,8 @@ class Page {
       const shown = await item;
       if (signal.aborted) return "";
       if (query.codes) query.codes[info.name] = result.code;
-      return column.show({ code: result.code, item: shown }, result.hits, result.other);
+      const about = { code: result.code, item: shown, rejected: result.rejected };
+      return column.show(about, result.hits, result.other);
     } catch (problem) {
       if (problem.kind === "cancelled" || signal.aborted) return "";
       const rejected = problem.kind === "rejected";

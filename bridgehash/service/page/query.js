@@ -60,7 +60,8 @@ async function searchImage(api, base, file, rank, options, signal) {
   const [bits] = (await api.post(base, { codes: [weights.code], ...options }, signal)).results;
   const name = rank === "bits" ? "weights" : "bits";
   const found = { bits, weights };
-  return { ...found[rank], other: { name, ids: found[name].hits.map((hit) => hit.id) } };
+  const { rejected } = weights; // known from the features only
+  return { ...found[rank], rejected, other: { name, ids: found[name].hits.map((hit) => hit.id) } };
 }
 
 // The item of the query, and the domain it was picked from; null for an image or a code.

@@ -5,6 +5,8 @@ import { counted, el } from "./dom.js";
 import { ListBox } from "./listbox.js";
 import { idOf, labelOf, tagsText, thumbnail } from "./tiles.js";
 
+const REJECTED = "Nothing like this in the catalogue: these are the nearest all the same.";
+
 export class Column {
   #api;
   #place; // "a" or "b"
@@ -12,7 +14,7 @@ export class Column {
   #parts;
   #listbox;
   #catalogue = null;
-  #query = null; // {code, item}; item may be null
+  #query = null; // {code, item, rejected}; item may be null
   #hits = [];
   #other = null; // {name, ids}: the other way to rank, and what it finds
   #selected = null; // id
@@ -28,15 +30,17 @@ export class Column {
       info: el("p", { class: "soft small" }),
       score: el("p", { class: "score" }),
       codes: el("div", { class: "codes" }),
+      rejected: el("p", { class: "rejected", role: "status" }),
       changes: el("p", { class: "changes small" }),
       list: el("div", { class: "hits", role: "listbox", "aria-labelledby": `title-${place}` }),
       message: el("p", { class: "message" }),
     };
-    const { title, info, score, codes, changes, list, message } = this.#parts;
+    const { title, info, score, codes, rejected, changes, list, message } = this.#parts;
     this.root = el(
       "section",
       { class: `column column-${place}`, "aria-labelledby": `title-${place}`, hidden: true },
       el("div", { class: "column-head" }, el("div", {}, title, info), score),
+      rejected,
       codes,
       changes,
       list,
@@ -79,7 +83,7 @@ export class Column {
     this.#selected = this.#focused = null;
     const { list, codes, score, message } = this.#parts;
     for (const part of [list, codes]) part.replaceChildren();
-    score.textContent = this.#parts.changes.textContent = "";
+    score.textContent = this.#parts.changes.textContent = this.#parts.rejected.textContent = "";
     message.textContent = text;
   }
 
@@ -91,6 +95,7 @@ export class Column {
     this.#hits = hits;
     this.#other = other;
     this.#parts.changes.textContent = this.#changes();
+    if (query.rejected && hits.length) this.#parts.rejected.textContent = REJECTED;
     this.#parts.list.replaceChildren(...hits.map((hit, i) => this.#option(hit, i)));
     this.#listbox.reset();
     this.#parts.score.replaceChildren(...this.#score());

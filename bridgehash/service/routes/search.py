@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 from numpy.typing import NDArray
 from starlette.responses import Response
 
-from ...index.attributes import Attributes
+from ...index.attributes import Attributes, ItemFilter
 from ...index.ids import is_id, kind_of
 from .. import schemas
 from ..catalogue import Catalogue, SearchQuery, SearchResult
@@ -64,6 +64,8 @@ K = Annotated[int, Query(ge=1, description="For a body that is not JSON.")]
 QueryDomain = Annotated[schemas.DomainName | None, _NOT_JSON]
 QueryRank = Annotated[schemas.Rank, Query(description="For a body that is not JSON.")]
 ImageRank = Annotated[schemas.Rank, Query(description=schemas.RANK_TEXT)]
+QueryReject = Annotated[bool, Query(description="For a body that is not JSON.")]
+ImageReject = Annotated[bool, Query(description=schemas.REJECT_TEXT)]
 
 
 @router.post(
@@ -115,11 +117,15 @@ async def search(
     in_domain: common.InDomain = None,
     content: common.ContentType = "features",
     rank: QueryRank = "auto",
+    reject: QueryReject = False,
 ) -> Response:
     """Find the items nearest to features, codes or other items.
 
     With features, items are ranked by (score, id), and `score` is part of each hit. With codes or
     ids, or with `rank` set to `hamming`, they are ranked by (distance, id).
+
+    With features, `rejected` says whether a query seems to have no counterpart in the index, if the
+    model can tell. With `reject` set to true, rejected queries have no hits.
 
     With `Accept: application/x-npy` the response is an array of (id, distance), or of (id,
     distance, score), one row per query. If there are fewer than k items, the remaining ids are -1,
@@ -128,7 +134,7 @@ async def search(
     kind, body = await common.read_body(request, common.JSON, common.NPY)
 
     filters = {"tags": tags, "match": match, "in_domain": in_domain}
-    parameters = {"k": k, "domain": domain, "rank": rank, **filters}
+    parameters = {"k": k, "domain": domain, "rank": rank, "reject": reject, **filters}
     schema = schemas.SearchRequest
     form = await common.parse_form(request, kind, body, schema, content, **parameters)
     check = partial(_parse_query, workers.settings.limits, catalogue, form, kind)
@@ -151,6 +157,7 @@ async def search_image(
     match: common.QueryMatch = "any",
     in_domain: common.InDomain = None,
     rank: ImageRank = "auto",
+    reject: ImageReject = False,
 ) -> Response:
     """Find the items nearest to an image. The service must be started with a backbone."""
     domain = catalogue.query_domain
@@ -159,11 +166,14 @@ async def search_image(
         raise RequestError(404, "no backbone: start the service with --backbone", "image")
     _check_k(workers.settings.limits, 1, k)
     wanted = common.make_filter(tags, match, in_domain)
+    if reject:
+        _check_rejects(catalogue, domain, wanted)
     _, body = await common.read_body(request, *_IMAGES)
     reserve = common.held_memory(request).reserve
     pixels = await workers.sandbox.decode(body, reader.name, reserve)
     X = await workers.run_in_thread(reader.features, pixels)
-    query = SearchQuery("features", X, domain, k, wanted, _is_weighted(catalogue, domain, rank))
+    weighted = _is_weighted(catalogue, domain, rank)
+    query = SearchQuery("features", X, domain, k, wanted, weighted, reject)
     return await _respond(request, workers, catalogue, query)
 
 
@@ -184,7 +194,11 @@ def _parse_query(
         rows = common.as_features(rows, domain.encoder.n_features_in_, kind)
     wanted = common.make_filter(form.tags, form.match, form.in_domain)
     weighted = content == "features" and _is_weighted(catalogue, name, form.rank)
-    return SearchQuery(content, rows, name, form.k, wanted, weighted)
+    if form.reject:
+        if content != "features":
+            raise RequestError(422, f"needs features, not {content}", "reject")
+        _check_rejects(catalogue, name, wanted)
+    return SearchQuery(content, rows, name, form.k, wanted, weighted, form.reject)
 
 
 def _is_weighted(catalogue: Catalogue, domain: str, rank: schemas.Rank) -> bool:
@@ -195,6 +209,19 @@ def _is_weighted(catalogue: Catalogue, domain: str, rank: schemas.Rank) -> bool:
         return False
     problem = "the model was fitted by an earlier version and cannot use the corrections of this "
     raise RequestError(422, f"{problem}index; fit it again, or rank by hamming", "rank")
+
+
+def _check_rejects(catalogue: Catalogue, domain: str, wanted: ItemFilter | None) -> None:
+    """Refuse to reject queries if the model cannot tell which ones have no counterpart."""
+    if catalogue.can_reject(domain, wanted):
+        return
+    problem = (
+        f"this model cannot tell which queries of {domain!r} have no counterpart; fit "
+        "ATH.propagated with labels of the other domain, in one feature space"
+        if catalogue.domains[domain].rejector is None
+        else f"items of {domain!r} itself are searched; search those of another domain"
+    )
+    raise RequestError(422, problem, "reject")
 
 
 def _check_k(limits: Limits, n_queries: int, k: int) -> None:
@@ -279,4 +306,6 @@ def _describe_query(
             f'{{"id":{name},"distance":{distance},{score}{known[attributes]},"code":"{code}",'
             f'"image":{image}}}'
         )
-    return f'{{"code":"{result.queries[i].tobytes().hex()}","hits":[{",".join(hits)}]}}'
+    rejected = "null" if result.rejected is None else json.dumps(bool(result.rejected[i]))
+    code = result.queries[i].tobytes().hex()
+    return f'{{"code":"{code}","rejected":{rejected},"hits":[{",".join(hits)}]}}'
