@@ -185,6 +185,7 @@ def test_a_device_is_checked_with_a_target_map_too():
 
 
 @pytest.mark.skipif(torch is not None, reason="torch is installed")
+@pytest.mark.filterwarnings("ignore::bridgehash._core.errors.PairsWarning")
 @pytest.mark.parametrize("name", ["unsupervised", "paired"])
 def test_a_device_without_torch_names_what_to_install(name):
     X_s, X_t, _ = domains()

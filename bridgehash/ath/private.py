@@ -100,21 +100,22 @@ def _present(y: Ids | None, n_classes: int) -> NDArray[np.bool_]:
 
 
 def warn_of_private(data: Domains) -> None:
-    """Warn with `CounterpartWarning` of what was found in domains that have no labels."""
+    """Warn with `CounterpartWarning` of what was found in domains without labels of all rows."""
+    n = 0 if data.classes is None else len(data.classes)
+    present = np.array([_present(y, n) for y in data.y])
     for k, found in data.private.items():
-        name, n = data.names[k], int(found.classes.sum())
-        told = []
-        if n:
-            told.append(f"{n} of {len(found.classes)} classes seem to have no rows in {name}")
-        if (found.groups >= 0).any():
-            told.append(f"{(found.groups >= 0).mean():.0%} of the rows of {name} resemble no class")
-        if told:
-            warnings.warn(
-                f"{'; '.join(told)}. They keep codes of their own. Label a few rows of {name} to "
-                "be sure, or set completion=Propagation(private=False) if its classes are the same",
-                CounterpartWarning,
-                stacklevel=3,
-            )
+        name, new = data.names[k], float((found.groups >= 0).mean())
+        if not new and not found.classes.any():
+            continue
+        told = [f"{new:.0%} of the rows of {name} resemble no class"] if new else []
+        if lacking := int((present.any(axis=0) & ~present[k]).sum()):
+            told.insert(0, f"{lacking} of {n} classes seem to have no rows in {name}")
+        warnings.warn(
+            f"{'; '.join(told)}. They keep codes of their own. Label a few rows of {name} to be "
+            "sure, or set completion=Propagation(private=False) if its classes are the same",
+            CounterpartWarning,
+            stacklevel=3,
+        )
 
 
 def rejectors(data: Domains) -> dict[str, Rejector]:

@@ -40,7 +40,7 @@ def found(kind, **changes):
     known = np.full(len(y_t), -1)
     known[: changes.get("known", 0)] = y_t[: changes.get("known", 0)]
     there, here = Rows(X_s, y_s), Rows(X_t, known)
-    private = find_private(there, here, int(y_s.max()) + 1, lambda some, labelled: (X_s, X_t[some]))
+    private = find_private(there, here, N_CLASSES, lambda some, labelled: (X_s, X_t[some]))
     return private, y_s, y_t
 
 
