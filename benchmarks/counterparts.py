@@ -2,6 +2,7 @@
 
     python benchmarks/counterparts.py [--tasks photo-cartoon ...] [--kinds partial ...]
         [--splits 10] [--first-split 0] [--jobs 2] [--record FILE]
+    python benchmarks/counterparts.py --plot docs/counterparts.png
 
 Tasks: photo-cartoon, cartoon-photo (PACS), amazon-caltech (Office-Caltech10), all by features of
 EfficientNet-Lite0, and mnist-usps (pixels). Kinds: closed (same classes), partial (the target lacks
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,6 +79,26 @@ def scores(task: str, kind: str, seed: int, method: str) -> list[float]:
     return [*areas, reject, float(told)]
 
 
+def plot(path: Path) -> None:
+    """Draw the rejection scores of queries whose class the source has, or lacks; split 0."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
+    for axis, task in zip(axes, ("amazon-caltech", "cartoon-photo"), strict=True):
+        split = parse_task(TASKS[task] + "@classes=open").load(0, DATA)
+        model = fitted("ATH.propagated")
+        model.fit(split.X_source, split.X_target, y_source=split.y_source)
+        values = model.rejection_score(split.X_query, "target")
+        known = np.isin(split.y_query, split.y_source)
+        bins = np.linspace(values.min(), values.max(), 31)
+        axis.hist(values[known], bins, color="#4477aa", alpha=0.75, label="class known to source")
+        axis.hist(values[~known], bins, color="#ee6677", alpha=0.75, label="class is new")
+        axis.axvline(model.rejectors_["target"].limit, color="black", linewidth=1, label="limit")
+        axis.set(title=task, xlabel="rejection score", ylabel="queries")
+    axes[0].legend(frameon=False)
+    figure.savefig(path, dpi=120)
+
+
 def main() -> None:
     """Measure the chosen tasks and kinds, print a table, and record it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -86,8 +108,12 @@ def main() -> None:
     parser.add_argument("--first-split", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--untested", action="store_true", help="also fit without the test")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="only draw rejection scores")
     add_option(parser)
     options = parser.parse_args()
+    if options.plot is not None:
+        plot(options.plot)
+        return
     seeds = range(options.first_split, options.first_split + options.splits)
     recorder = Recorder(options.record, seeds, [FILES[task] for task in options.tasks])
     methods = ["ATH.propagated", *(["not tested"] if options.untested else []), "ITQ"]
