@@ -74,9 +74,7 @@ def serve_demo(out: Path, port: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     files = find_catalogues(folder)
     note(f"files are in {folder}")
-    run_service(
-        files, "127.0.0.1", port, None, ready="open the page at {address}; Ctrl-C stops it"
-    )
+    run_service(files, "127.0.0.1", port, None, ready="open the page at {address}; Ctrl-C stops it")
 
 
 def find_catalogues(folder: Path) -> list[Files]:

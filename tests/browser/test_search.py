@@ -100,14 +100,15 @@ def test_catalogues_side_by_side_are_those_of_the_same_things(open_page):
     others = ("digits-itq-64", "digits-ath-linear-64", "digits-ath-16", "digits-ath-128")
     assert values == ["-", *others]
     page.select_option("#choose-b", "digits-ath-16")
-    expect(page.locator(".column-b h3")).to_have_text("digits-ath-16")
+    expect(page.locator(".column-a h3")).to_have_text("Bridged codes (ATH)")
+    expect(page.locator(".column-b h3 + p")).to_have_text("digits-ath-16, 16 bits (2 bytes)")
     expect(page.locator(".column-b .codes")).to_contain_text("The query: 16 bits")
     expect(page.locator("#scores tbody tr").last).to_contain_text("6416")
     assert page.locator("#scores .line-b").count() == 2  # curve and legend
     page.select_option("#choose-b", "-")
     expect(page.locator(".column-b")).to_be_hidden()
     page.select_option("#choose-a", "shapes-16")
-    expect(page.locator(".column-b h3")).to_have_text("shapes-24")
+    expect(page.locator(".column-b h3 + p")).to_have_text("shapes-24, 24 bits (3 bytes)")
     expect(page.locator(".column-a .caption").first).to_have_text("the query")
 
 
@@ -178,9 +179,9 @@ def test_tags_filter_queries_and_what_is_found(open_page):
     settle(page)
     page.select_option("#choose-qtag", "3")
     asks = page.locator("#gallery [role=option]")
-    expect(asks.first).to_have_attribute("aria-label", re.compile("^3, item"))
+    expect(asks.first).to_have_attribute("aria-label", re.compile("^3, scans, item"))
     labels = asks.evaluate_all("all => all.map(e => e.ariaLabel)")
-    assert all(label.startswith("3, item") for label in labels)
+    assert all(label.startswith("3, scans, item") for label in labels)
     page.select_option("#choose-tag", "5")
     captions = page.locator(".column-a .hit .caption")
     expect(captions.filter(has_not_text=re.compile("5$"))).to_have_count(0)

@@ -115,9 +115,7 @@ def test_the_page_opens_on_a_query_that_finds_at_least_ten_of_twelve(
         pytest.skip("no images in the data pack")
     monkeypatch.setenv("BRIDGEHASH_DATA", str(pack))
     monkeypatch.setattr(demo_serve, "CODINGS", demo_serve.CODINGS[:2])
-    opened = open_catalogues(
-        demo_serve.find_catalogues(tmp_path), make_settings("127.0.0.1", None)
-    )
+    opened = open_catalogues(demo_serve.find_catalogues(tmp_path), make_settings("127.0.0.1", None))
     right = {}
     for name, each in opened.items():
         store = each.domains[each.query_domain].store
