@@ -401,3 +401,28 @@ def test_a_drawing_searches(open_page, keep):
     expect(search).to_be_disabled()
     dialog.get_by_role("button", name="Cancel").click()
     expect(page.locator("#query")).to_contain_text("drawing.png")
+
+
+def test_hits_name_their_domain(open_page):
+    page = open_page(DIGITS)
+    settle(page)
+    first = page.locator(".column-a .hit").first
+    held = first.get_attribute("data-id")
+    expect(first.locator(".origin")).to_have_text(f"digits, item {held}")
+    assert f", digits, item {held}," in first.get_attribute("aria-label")
+    expect(page.locator(".column-b h3")).to_have_text("Ordinary codes (ITQ)")
+    expect(page.locator("#choose-a option").first).to_have_text(
+        "Bridged codes (ATH): digits-ath-64"
+    )
+    expect(page.locator("#scores thead th").first).to_contain_text("Bridged codes (ATH)")
+
+
+def test_on_a_phone_results_are_in_view_and_the_query_stays(open_page):
+    page = open_page(DIGITS, width=390, height=844)
+    settle(page)
+    caption = page.locator(".column-a .hit .origin").first
+    assert caption.bounding_box()["y"] + caption.bounding_box()["height"] < 844
+    page.evaluate("document.querySelector('.column-b .hits').scrollIntoView()")
+    query = page.locator("#query").bounding_box()
+    assert 0 <= query["y"] < 20
+    assert query["height"] < 110
