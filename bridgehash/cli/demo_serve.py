@@ -80,8 +80,8 @@ def serve_demo(out: Path, port: int) -> None:
 def find_catalogues(folder: Path) -> list[Files]:
     """Return the catalogues of all sets on this machine; make those that are missing or old."""
     sets: dict[str, tuple[Callable[[], DemoData | None], Sequence[Path]]] = {}
-    if (files := _pacs_files()) is not None:
-        sets["sketches"] = sketches_and_photos, files
+    if (pacs := _pacs_files()) is not None:
+        sets["sketches"] = sketches_and_photos, pacs
     else:
         note("sketches and photos are not served: set BRIDGEHASH_DATA to the data pack")
     sets["digits"] = (lambda: digits(folder / "digits")), ()
