@@ -351,7 +351,7 @@ def test_a_broken_image_is_rejected_by_the_service(open_page):
 )
 def test_an_address_that_makes_no_sense_is_put_right(open_page, where):
     page = open_page(where, quiet=False)
-    expect(page.locator(".column-a h3")).to_have_text("digits-ath-64")
+    expect(page.locator(".column-a h3 + p")).to_contain_text("digits-ath-64,")
     expect(page.locator(".column-a")).to_have_attribute("aria-busy", "false")
     if "99999999" in where:
         expect(page.locator(".column-a .message")).to_contain_text("no item 99999999")
