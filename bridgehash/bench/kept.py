@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from .._core.errors import InputError
 from .._core.files import StrPath, atomic_write
 from .spec import METRICS, Suite
 from .store import Record, record_key
-from .tables import Run, runs_of
+from .tables import CHANCE, Run, runs_of
 
 _IDENTITY = ("task", "use", "labels", "params", "settings", "n_bits", "seed", "extras", "data")
 _WHERE = ("commit", "versions", "device", "finished")
@@ -95,10 +96,13 @@ def _shortened(suite: Suite, run: Run) -> Record:
             side: {
                 name: _rounded(value)
                 for name, value in full["scores"][side].items()
-                if name in _shown(suite) or name in suite.metrics_of(side)
+                if name in _shown(suite) or name in (CHANCE, *suite.metrics_of(side))
             }
             for side in suite.sides
         }
+        for side, scores in record["scores"].items():
+            if not scores.keys() & {*_CURVES, CHANCE} and not isnan(chance := run.chance(side)):
+                scores[CHANCE] = _rounded(chance / 100.0)
         record["seconds"] = {name: round(value, 2) for name, value in full["seconds"].items()}
     return record
 

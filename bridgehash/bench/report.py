@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
+from math import isnan
 from typing import Any, NamedTuple
 
 from .._core.files import StrPath, atomic_write
@@ -20,7 +21,17 @@ from .figures import plot_of, task_title
 from .runner import jobs_of
 from .spec import Suite, suite_names
 from .store import Record
-from .tables import MANY_ROWS, Cell, Run, ScoreTable, agreements, published, result_table, runs_of
+from .tables import (
+    MANY_ROWS,
+    Cell,
+    Run,
+    ScoreTable,
+    agreements,
+    published,
+    result_table,
+    runs_by,
+    runs_of,
+)
 
 _SIDES = {
     "cross": "Search in the source (cross-domain)",
@@ -48,6 +59,8 @@ class ReportTable:
     columns: list[tuple[str, str, int]]  # kind and name of the heading, number of bits
     rows: dict[str, list[ReportCell]]
     notes: list[str] = field(default_factory=list)
+    chance: list[str] = field(default_factory=list)  # empty if it is not known
+    conclusion: str = ""
 
     @property
     def groups(self) -> list[tuple[str, str, list[int]]]:
@@ -86,6 +99,17 @@ class ReportSection:
         self.plot = plot_of(suite, records) if matplotlib_is_there() else None
 
     @property
+    def is_quick_look(self) -> bool:
+        """Return whether most results are based on one split, although the suite has several."""
+        n_splits = [len(runs) for runs in runs_by(self.done, "label", "task", "n_bits").values()]
+        return self.suite.seeds > 1 and 2 * n_splits.count(1) > len(n_splits)
+
+    @property
+    def conclusions(self) -> dict[str, str]:
+        """Return what the first table of each side says."""
+        return {side: tables[0].conclusion for side, tables in self.sides.items() if tables}
+
+    @property
     def progress(self) -> str:
         """Return how many fits are done, of how many."""
         if not self.runs:
@@ -117,8 +141,13 @@ def write_report(suites: Sequence[Suite], records: Iterable[Record], path: StrPa
         temporary.write_text(text, encoding="utf-8")
 
 
-def report_page(suites: Sequence[Suite], records: list[Record]) -> str:
-    """Return the report as text: a page that loads no other file."""
+def report_page(
+    suites: Sequence[Suite], records: list[Record], back: tuple[str, str] | None = None
+) -> str:
+    """Return the report as text: a page that loads no other file.
+
+    `back` is the address and the title of a page to link to.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup, escape
 
@@ -143,6 +172,7 @@ def report_page(suites: Sequence[Suite], records: list[Record]) -> str:
         title=f"bridgehash bench: {suites[0].name if alone else 'report'}",
         heading=suites[0].title if alone else "Benchmark report",
         sections=sections,
+        back=back,
         totals=_totals(sections),
         command=" ".join(["bridgehash bench run", *(section.argument for section in sections)]),
         many_rows=MANY_ROWS,
@@ -195,7 +225,13 @@ def _score_table(suite: Suite, records: list[Record], side: str, metric: str) ->
         return ReportCell(f"{cell.mean:.1f}", rank, spread, cell.n_failed, n_splits, lead)
 
     columns = [(*task_title(task).partition(": ")[::2], bits) for task, bits in table.columns]
-    return ReportTable(metric, table.tally, columns, _report_rows(table, show))
+    chance = [] if all(map(isnan, table.chance)) else [_number(x) for x in table.chance]
+    rows = _report_rows(table, show)
+    return ReportTable(metric, table.tally, columns, rows, [], chance, table.conclusion)
+
+
+def _number(value: float) -> str:
+    return "" if isnan(value) else f"{value:.1f}"
 
 
 def _published_table(name: str) -> ReportTable:

@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..ath.matching import LEAST_AGREEMENT
-from .spec import QUICK_BITS, Suite
+from .spec import QUICK_BITS, REJECTION, Suite
 from .store import Record
 
 MANY_ROWS = 14  # longer tables are those of sweeps, which have a figure
+CHANCE = "chance"
 LEVEL = 0.05  # a smaller p is called clear
 LEAST_SPLITS = 6  # with five, the smallest p of a signed-rank test is 2 / 2**5 = 0.06
 
@@ -45,6 +46,14 @@ class Run(NamedTuple):
         """Return a score in per cent; NaN if the record does not have it."""
         value = self.record["scores"][side].get(metric)
         return nan if value is None else 100.0 * float(value)
+
+    def chance(self, side: str) -> float:
+        """Return the score of random codes in per cent: the share of relevant pairs."""
+        scores = self.record["scores"][side]
+        if CHANCE in scores:
+            return 100.0 * float(scores[CHANCE])
+        n_pairs = sum(scores.get("pairs", ()))
+        return 100.0 * sum(scores["relevant"]) / n_pairs if n_pairs else nan
 
 
 def runs_of(suite: Suite, records: Iterable[Record]) -> list[Run]:
@@ -199,6 +208,45 @@ class ResultTable(ScoreTable):
     metric: str
     columns: list[Place]
     rows: dict[str, list[Cell]]
+    chance: list[float] = field(default_factory=list)  # by column, in per cent; NaN if not known
+
+    @property
+    def conclusion(self) -> str:
+        """Return which method is best on average, and whether its lead could be chance.
+
+        Averages are over the columns in which every method has a score.
+        """
+        scored = {label: row for label, row in self.values().items() if not all(map(isnan, row))}
+        whole = [
+            i for i in range(len(self.columns)) if not any(isnan(r[i]) for r in scored.values())
+        ]
+        if not scored or not whole:
+            return ""
+        means = {label: float(np.mean([row[i] for i in whole])) for label, row in scored.items()}
+        best, *others = sorted(means, key=lambda label: -means[label])
+        text = f"{best} has the best mean, {means[best]:.1f}"
+        if len(whole) > 1:
+            text += f" over {len(whole)} columns"
+        if others:
+            text += f"; next is {others[0]} with {means[others[0]]:.1f}"
+        known = [self.chance[i] for i in whole] if self.chance else [nan]
+        if not any(map(isnan, known)):
+            text += f"; chance is {np.mean(known):.1f}"
+        return f"{text}. {self._order}" if others else f"{text}."
+
+    @property
+    def _order(self) -> str:
+        """Return in how many columns which method is clearly best, as a sentence."""
+        leads = [lead for i in range(len(self.columns)) if (lead := self.lead(i)) is not None]
+        tested = [lead for lead in leads if not isnan(lead.p)]
+        if not tested:
+            return f"The order is not tested: that needs {LEAST_SPLITS} splits."
+        clear = Counter(lead.best for lead in tested if lead.clear)
+        if not clear:
+            return f"No method is clearly best in any column (p < {LEVEL:g})."
+        first, *more = (f"{label} is clearly best in {n}" for label, n in clear.most_common())
+        rest = "".join(f", {text}" for text in more)
+        return f"{first} of {len(leads)} columns (p < {LEVEL:g}){rest}."
 
     def lead(self, column: int) -> Lead | None:
         """Compare the two best methods of a column; None if fewer than two have a score."""
@@ -272,7 +320,16 @@ def result_table(suite: Suite, records: Iterable[Record], side: str, metric: str
         ]
         for method in suite.methods
     }
-    return ResultTable(side, metric, columns, rows)
+    chance = [_chance(runs, column, side, metric) for column in columns]
+    return ResultTable(side, metric, columns, rows, chance)
+
+
+def _chance(runs: list[Run], column: Place, side: str, metric: str) -> float:
+    """Return the mean score of random codes over the splits of a column; NaN if not known."""
+    if metric == REJECTION:
+        return 50.0
+    here = [run for run in runs if run.finished and (run.task, run.n_bits) == column]
+    return float(np.mean([run.chance(side) for run in here])) if here else nan
 
 
 def _cell(runs: list[Run], side: str, metric: str) -> Cell:

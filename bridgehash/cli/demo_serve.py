@@ -6,7 +6,9 @@ Digits are always served; sketches that find photos are served first if the data
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,10 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+import bridgehash
+from bridgehash import __version__
+from bridgehash._core.files import atomic_write
 from bridgehash._core.linalg import Array
 from bridgehash._core.progress import progress
 from bridgehash.bench.spec import SEEN, MethodSpec
-from bridgehash.cli.console import may_animate, note
+from bridgehash.cli.console import counted, may_animate, note
 from bridgehash.cli.serve import check_free, require_service, run_service
 from bridgehash.datasets import DATASETS, DataView, DigitDomains, TransferTask, digit_domains
 from bridgehash.datasets.files import data_places
@@ -60,21 +65,69 @@ class DemoData(NamedTuple):
 
 
 def serve_demo(out: Path, port: int) -> None:
-    """Write models, indexes and pictures to a folder, and serve them until SIGINT or SIGTERM."""
+    """Write models, indexes and pictures to a folder, and serve them until SIGINT or SIGTERM.
+
+    Sets that the same version has written before, from the same data, are served as they are.
+    """
     check_free("127.0.0.1", port)
     folder = out / "service"
     folder.mkdir(parents=True, exist_ok=True)
-    files = make_catalogues(folder, find_data(folder))
-    note(f"written to {folder}")
-    run_service(files, "127.0.0.1", port, None, "open the address in a browser; Ctrl-C to stop")
+    files = find_catalogues(folder)
+    note(f"files are in {folder}")
+    run_service(files, "127.0.0.1", port, None, ready="open the page at {address}; Ctrl-C stops it")
 
 
-def find_data(folder: Path) -> list[DemoData]:
-    """Return what can be served on this machine."""
-    pacs = sketches_and_photos()
-    if pacs is None:
+def find_catalogues(folder: Path) -> list[Files]:
+    """Return the catalogues of all sets on this machine; make those that are missing or old."""
+    sets: dict[str, tuple[Callable[[], DemoData | None], Sequence[Path]]] = {}
+    if (pacs := _pacs_files()) is not None:
+        sets["sketches"] = sketches_and_photos, pacs
+    else:
         note("sketches and photos are not served: set BRIDGEHASH_DATA to the data pack")
-    return [*([pacs] if pacs else []), digits(folder / "digits")]
+    sets["digits"] = (lambda: digits(folder / "digits")), ()
+    found = []
+    for name, (load, files) in sets.items():
+        key, path = _key(name, files), folder / f"{name}.json"
+        catalogues = _stored(path, key)
+        if not catalogues and (data := load()) is not None:
+            note(f"fitting {counted(len(CODINGS), 'model')} of {name}, the first time only")
+            catalogues = make_catalogues(folder, [data])
+            _store(path, key, catalogues)
+        found += catalogues
+    return found
+
+
+def _key(name: str, data_files: Sequence[Path]) -> str:
+    """Return what the catalogues of a set depend on: the package, the codings and the data."""
+    text = hashlib.sha256(f"{__version__} {name} {CODINGS}".encode())
+    package = Path(bridgehash.__file__).parent
+    for source in sorted(package.rglob("*.py")):  # an editable install changes between versions
+        text.update(source.read_bytes())
+    for file in data_files:
+        about = file.stat()
+        text.update(f"{file.resolve()} {about.st_size} {about.st_mtime_ns}".encode())
+    return f"{__version__} {text.hexdigest()}"
+
+
+def _stored(path: Path, key: str) -> list[Files]:
+    """Return the catalogues that were written with a key; none if any file is missing."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        catalogues = [
+            Files(backbone=each.pop("backbone"), **{name: Path(x) for name, x in each.items()})
+            for each in stored["catalogues"]
+        ]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []  # made again
+    places = [place for each in catalogues for place in vars(each).values()]
+    complete = all(place.exists() for place in places if isinstance(place, Path))
+    return catalogues if stored["key"] == key and complete else []
+
+
+def _store(path: Path, key: str, catalogues: Sequence[Files]) -> None:
+    rows = [{name: x and str(x) for name, x in vars(each).items()} for each in catalogues]
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps({"key": key, "catalogues": rows}), encoding="utf-8")
 
 
 def digits(folder: Path, domains: DigitDomains | None = None) -> DemoData:
@@ -93,12 +146,10 @@ def sketches_and_photos() -> DemoData | None:
 
     Items and queries are the rows that have a picture. Query sketches are not used in training.
     """
-    for place in (*data_places(), _DATA_PACK):
-        images = place / "images"
-        if (place / "pacs.npz").is_file() and (images / "index.csv").is_file():
-            break
-    else:
+    files = _pacs_files()
+    if files is None:
         return None
+    place, images = files[0].parent, files[1].parent
     with open(images / "index.csv", newline="", encoding="utf-8") as file:
         row_of = {record["file"]: int(record["row"]) for record in csv.DictReader(file)}
 
@@ -115,6 +166,15 @@ def sketches_and_photos() -> DemoData | None:
     train = np.setdiff1d(np.arange(len(y_t)), asked)
     task = TransferTask(X_s, X_t[train], X_t[asked], y_s, y_t[train], y_t[asked])
     return DemoData("sketches", ("photos", "sketches"), task, items, queries, "gist")
+
+
+def _pacs_files() -> tuple[Path, Path] | None:
+    """Return the features and the list of images of PACS, if both are there."""
+    for place in (*data_places(), _DATA_PACK):
+        files = place / "pacs.npz", place / "images" / "index.csv"
+        if all(file.is_file() for file in files):
+            return files
+    return None
 
 
 def _write_pictures(folder: Path, images: Array) -> None:

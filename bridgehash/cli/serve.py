@@ -157,8 +157,9 @@ def run_service(
     key: str | None,
     remark: str = "",
     memory_limit: int | None = None,
+    ready: str = "listening at {address}",
 ) -> None:
-    """Serve until SIGINT or SIGTERM; print the address, and a remark if given."""
+    """Serve until SIGINT or SIGTERM; print a remark if given, and last the address."""
     from bridgehash.service import app, catalogue, memory, server, settings
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
@@ -170,10 +171,11 @@ def run_service(
             limits = memory.plan(chosen.limits, memory_limit)
             chosen = replace(chosen, limits=limits)
             names, size = ", ".join(catalogues), limits.memory_bytes >> 20
-            note(f"serving {names} at {server.address_of(listener)}, in at most {size} MiB")
+            note(f"serving {names} in at most {size} MiB")
             if remark:
                 note(remark)
-            server.serve(app.create_app(catalogues, chosen), listener)
+            line = ready.format(address=server.address_of(listener))
+            server.serve(app.create_app(catalogues, chosen), listener, lambda: note(line))
         finally:
             catalogue.close_catalogues(catalogues)
 

@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 from collections import Counter
+from collections.abc import Callable
 from http import HTTPStatus
 from types import FrameType
 from typing import Any
@@ -76,8 +77,13 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(app: FastAPI, listener: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM, then finish the running requests."""
+def serve(
+    app: FastAPI, listener: socket.socket, on_listening: Callable[[], object] | None = None
+) -> None:
+    """Serve until SIGINT or SIGTERM, then finish the running requests.
+
+    `on_listening` is called once, when requests are answered.
+    """
     limits = app.state.workers.settings.limits
     connections = _Connections(min(limits.connections, _max_files() - _RESERVED_FILES))
     config = uvicorn.Config(
@@ -106,10 +112,21 @@ def serve(app: FastAPI, listener: socket.socket) -> None:
     # The event loop accepts one connection per turn and socket; in a flood that is too slow.
     copies = [listener.dup() for _ in range(_MAX_ACCEPTED - 1)]
     with threadpool_limits(1):  # spinning BLAS threads would delay requests
-        _Server(config).run([listener, *copies])
+        _Server(config, on_listening).run([listener, *copies])
 
 
 class _Server(uvicorn.Server):
+    def __init__(
+        self, config: uvicorn.Config, on_listening: Callable[[], object] | None = None
+    ) -> None:
+        super().__init__(config)
+        self._on_listening = on_listening
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self._on_listening is not None:
+            self._on_listening()
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop after the running requests; do not raise the signal again."""
         self.should_exit = True

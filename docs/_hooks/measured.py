@@ -13,8 +13,8 @@ figure of each column, `best: group` the largest among rows with the same first 
 
 A figure in running text has its record behind it: `97.7<!-- levels.json: ATH_S, 64, ... -->`. A
 table of such figures has `<!-- record: inline -->`. A figure is the mean over the splits, with
-± the standard deviation; a label `max`, `min`, `median` or `count` asks for something else. Number
-of digits and form are kept as the writer chose them.
+± the standard deviation; a label `max`, `min`, `median` or `count` asks for something else, and
+`percent` multiplies by 100. Number of digits and form are kept as the writer chose them.
 
 `not rerun` at the end of a comment marks figures that are older than their record. It is removed
 when the record has them. Tables without a record say so: `<!-- no record: REASON -->`; tables with
@@ -41,6 +41,7 @@ Labels = frozenset[str]
 Values = dict[Labels, list[float]]
 
 STATISTICS = {"max": max, "min": min, "median": np.median, "count": len}
+PERCENT = "percent"  # of a record that has shares
 PENDING = "not rerun"
 _NUMBER = r"(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)"
 FIGURE = re.compile(rf"(?<![\w.@-])[+-]?{_NUMBER}(?: ± {_NUMBER})?(?![\w@]|\.\d)")
@@ -240,7 +241,9 @@ def _labels(text: str) -> list[str]:
 
 def _values(path: Path, labels: list[str]) -> list[float] | None:
     """Return the values of all splits, or one statistic of them; None if there are none."""
-    found = _record(path).get(frozenset(labels).difference(STATISTICS))
+    found = _record(path).get(frozenset(labels).difference(STATISTICS, [PERCENT]))
+    if PERCENT in labels:
+        found = found and [100.0 * value for value in found]
     for name in STATISTICS.keys() & set(labels):
         found = found and [float(STATISTICS[name](found))]
     return found

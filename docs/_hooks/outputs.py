@@ -60,7 +60,8 @@ class Page:
 
     @property
     def name(self) -> str:
-        return self.path.relative_to(ROOT / "docs").as_posix()
+        folder = ROOT / "docs"
+        return self.path.relative_to(folder if folder in self.path.parents else ROOT).as_posix()
 
     @property
     def has_outputs(self) -> bool:
@@ -118,8 +119,8 @@ class Page:
 
 
 def pages() -> Iterator[Page]:
-    """Return all pages of the documentation."""
-    return map(Page, sorted((ROOT / "docs").rglob("*.md")))
+    """Return README and all pages of the documentation."""
+    return map(Page, [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))])
 
 
 def differences(documented: str, printed: str) -> list[str]:

@@ -19,5 +19,6 @@ def on_files(files: Files, config: Any, **_: Any) -> Files:
     """Add the page to the files of the site; suites without records are shown as not run."""
     suites = load_suites(SUITES)
     records = kept_records(suites, Path(config.docs_dir) / "results" / "records")
-    files.append(File.generated(config, PAGE, content=report_page(suites, records)))
+    page = report_page(suites, records, back=("index.html", "Results"))
+    files.append(File.generated(config, PAGE, content=page))
     return files

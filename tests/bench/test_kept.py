@@ -59,7 +59,7 @@ def test_rejection_is_kept_if_the_suite_shows_it_and_the_record_has_it(tmp_path:
     for suite, names in ((shown, ["rejection_auroc"]), (plain, [])):
         assert keep_records(suite, records, tmp_path) == 4
         first, second, *_ = kept_records([suite], tmp_path)
-        common = {"radius_pr_area", "mean_average_precision"}
+        common = {"radius_pr_area", "mean_average_precision", "chance"}
         assert set(first["scores"]["cross"]) == {*common, *names}
         assert set(first["scores"]["single"]) == set(second["scores"]["cross"]) == common
     page = report_page([shown], kept_records([shown], tmp_path))

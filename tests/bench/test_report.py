@@ -120,14 +120,63 @@ def test_best_and_second_are_marked_in_each_column(suite: Suite, record: Make) -
 
 
 def test_the_best_cell_says_whether_its_lead_could_be_chance(suite: Suite, record: Make) -> None:
-    records = [
+    page = Page(report_page([replace(suite, seeds=6)], six_splits(record)))
+    assert page.row(1, "ATH")[0] == "27.0 ± 3.4 p = 0.031"
+    assert page.row(1, "ITQ <one>")[0] == "23.5 ± 1.7"
+
+
+def six_splits(record: Make) -> list[object]:
+    return [
         record(0.2 + more * (1 + seed), seed=seed, **method)
         for seed in range(6)
         for method, more in (({}, 0.01), (ATH, 0.02))
     ]
-    page = Page(report_page([replace(suite, seeds=6)], records))
-    assert page.row(1, "ATH")[0] == "27.0 ± 3.4 p = 0.031"
-    assert page.row(1, "ITQ <one>")[0] == "23.5 ± 1.7"
+
+
+def test_conclusions_come_before_the_tables(suite: Suite, record: Make) -> None:
+    text = report_page([replace(suite, seeds=6)], six_splits(record))
+    assert (
+        "ATH has the best mean, 27.0; next is ITQ &lt;one&gt; with 23.5; chance is 25.0. "
+        "ATH is clearly best in 1 of 1 columns (p &lt; 0.05)." in text
+    )
+    assert text.index("has the best mean") < text.index("What was run</h2>") < text.index("<table")
+    page = Page(text)
+    assert page.addresses[1:4] == ["#conclusions", "#what-was-run", "#suite-1"]  # contents
+    assert page.addresses.count("#top") == 1
+    assert 'id="conclusions"' not in report_page([suite], [])
+
+
+def test_an_order_that_is_not_tested_is_not_claimed(suite: Suite, record: Make) -> None:
+    text = report_page([suite], [record(0.2), record(0.6, **ATH)])
+    assert "The order is not tested: that needs 6 splits." in text
+    same = [record(0.5, seed=s, **method) for s in range(6) for method in ({}, ATH)]
+    text = report_page([replace(suite, seeds=6)], same)
+    assert "No method is clearly best in any column (p &lt; 0.05)." in text
+
+
+def test_the_last_row_is_chance(suite: Suite, record: Make) -> None:
+    page = Page(report_page([suite], [record(0.2), record(0.6, **ATH)]))
+    assert page.row(1, "chance") == ["25.0", ""]  # 5 of 20 pairs; the other task was not run
+    assert page.tables[1][-1][0].strip() == "chance"
+    old = record(0.2)
+    for scores in old["scores"].values():
+        del scores["pairs"], scores["relevant"]
+    assert 'class="chance"' not in report_page([suite], [old])
+
+
+def test_one_split_of_several_is_a_quick_look(suite: Suite, record: Make) -> None:
+    one = [record(0.2), record(0.6, **ATH)]
+    assert "QUICK LOOK: one split." in report_page([suite], one)
+    assert "QUICK LOOK" not in report_page([replace(suite, seeds=1)], one)
+    assert "QUICK LOOK" not in report_page([replace(suite, seeds=6)], six_splits(record))
+    other = replace(suite, name="other", n_bits=(32,))
+    text = report_page([replace(suite, seeds=6), other], [*six_splits(record), record(n_bits=32)])
+    assert re.search(r"tested: other\.", text)
+
+
+def test_a_page_of_a_site_links_back(suite: Suite) -> None:
+    text = report_page([suite], [], back=("index.html", "Results & more"))
+    assert '<a href="index.html">← Results &amp; more</a>' in text
 
 
 def test_failures_are_explained_once(suite: Suite, record: Make) -> None:

@@ -42,6 +42,30 @@ def test_a_service_that_dies_is_told_and_tried_again(open_page, places, keep):
         served.process.wait()
 
 
+def test_errors_go_away_when_a_search_succeeds(open_page):
+    page = open_page("#a=shapes-16&b=shapes-24")
+    settle(page)
+    wrong = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"no picture"}
+    page.locator("#file").set_input_files(wrong)
+    notice = page.get_by_role("alert")
+    expect(notice).to_contain_text("Unsupported file")
+    page.locator("#gallery [role=option]").nth(3).click()
+    expect(notice).to_be_hidden()
+
+
+def test_a_service_that_is_back_is_found_without_a_click(open_page, places):
+    folder, words = places
+    with running(folder, *words, key=None) as served:
+        page = open_page(DIGITS, url=served.url, quiet=False)
+        settle(page)
+    page.locator("#gallery [role=option]").nth(3).click()
+    notice = page.get_by_role("alert")
+    expect(notice).to_contain_text("The service does not answer")
+    with running(folder, *words, "--port", str(served.port), key=None):
+        expect(notice).to_be_hidden()
+        expect(page.locator("#query")).to_contain_text("scans, item 3")
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
 def test_a_service_that_hangs_is_not_waited_for(open_page, places):

@@ -100,14 +100,15 @@ def test_catalogues_side_by_side_are_those_of_the_same_things(open_page):
     others = ("digits-itq-64", "digits-ath-linear-64", "digits-ath-16", "digits-ath-128")
     assert values == ["-", *others]
     page.select_option("#choose-b", "digits-ath-16")
-    expect(page.locator(".column-b h3")).to_have_text("digits-ath-16")
+    expect(page.locator(".column-a h3")).to_have_text("Bridged codes (ATH)")
+    expect(page.locator(".column-b h3 + p")).to_have_text("digits-ath-16, 16 bits (2 bytes)")
     expect(page.locator(".column-b .codes")).to_contain_text("The query: 16 bits")
     expect(page.locator("#scores tbody tr").last).to_contain_text("6416")
     assert page.locator("#scores .line-b").count() == 2  # curve and legend
     page.select_option("#choose-b", "-")
     expect(page.locator(".column-b")).to_be_hidden()
     page.select_option("#choose-a", "shapes-16")
-    expect(page.locator(".column-b h3")).to_have_text("shapes-24")
+    expect(page.locator(".column-b h3 + p")).to_have_text("shapes-24, 24 bits (3 bytes)")
     expect(page.locator(".column-a .caption").first).to_have_text("the query")
 
 
@@ -178,9 +179,9 @@ def test_tags_filter_queries_and_what_is_found(open_page):
     settle(page)
     page.select_option("#choose-qtag", "3")
     asks = page.locator("#gallery [role=option]")
-    expect(asks.first).to_have_attribute("aria-label", re.compile("^3, item"))
+    expect(asks.first).to_have_attribute("aria-label", re.compile("^3, scans, item"))
     labels = asks.evaluate_all("all => all.map(e => e.ariaLabel)")
-    assert all(label.startswith("3, item") for label in labels)
+    assert all(label.startswith("3, scans, item") for label in labels)
     page.select_option("#choose-tag", "5")
     captions = page.locator(".column-a .hit .caption")
     expect(captions.filter(has_not_text=re.compile("5$"))).to_have_count(0)
@@ -350,7 +351,7 @@ def test_a_broken_image_is_rejected_by_the_service(open_page):
 )
 def test_an_address_that_makes_no_sense_is_put_right(open_page, where):
     page = open_page(where, quiet=False)
-    expect(page.locator(".column-a h3")).to_have_text("digits-ath-64")
+    expect(page.locator(".column-a h3 + p")).to_contain_text("digits-ath-64,")
     expect(page.locator(".column-a")).to_have_attribute("aria-busy", "false")
     if "99999999" in where:
         expect(page.locator(".column-a .message")).to_contain_text("no item 99999999")
@@ -427,3 +428,28 @@ def test_a_line_says_that_nothing_is_like_an_image(open_page, places, keep):
     expect(line).to_have_text(words)
     page.locator("#gallery [role=option]").nth(1).click()
     expect(line).to_be_empty()
+
+
+def test_hits_name_their_domain(open_page):
+    page = open_page(DIGITS)
+    settle(page)
+    first = page.locator(".column-a .hit").first
+    held = first.get_attribute("data-id")
+    expect(first.locator(".origin")).to_have_text(f"digits, item {held}")
+    assert f", digits, item {held}," in first.get_attribute("aria-label")
+    expect(page.locator(".column-b h3")).to_have_text("Ordinary codes (ITQ)")
+    expect(page.locator("#choose-a option").first).to_have_text(
+        "Bridged codes (ATH): digits-ath-64"
+    )
+    expect(page.locator("#scores thead th").first).to_contain_text("Bridged codes (ATH)")
+
+
+def test_on_a_phone_results_are_in_view_and_the_query_stays(open_page):
+    page = open_page(DIGITS, width=390, height=844)
+    settle(page)
+    caption = page.locator(".column-a .hit .origin").first
+    assert caption.bounding_box()["y"] + caption.bounding_box()["height"] < 844
+    page.evaluate("document.querySelector('.column-b .hits').scrollIntoView()")
+    query = page.locator("#query").bounding_box()
+    assert 0 <= query["y"] < 20
+    assert query["height"] < 110

@@ -67,12 +67,65 @@ def test_pictures_are_the_digits(tmp_path: Path) -> None:
 
 
 def test_without_the_data_pack_there_are_digits_only(
-    nowhere: Path, capsys: pytest.CaptureFixture[str]
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    small = digit_domains(100, n_queries=12)
+    monkeypatch.setattr(demo_serve, "digit_domains", lambda: small)
     assert demo_serve.sketches_and_photos() is None
-    (found,) = demo_serve.find_data(nowhere / "out")
-    assert found.name == "digits"
+    (nowhere / "out").mkdir()
+    found = demo_serve.find_catalogues(nowhere / "out")
+    assert [files.index.stem for files in found] == [
+        f"digits-{method.label}" for method, _ in demo_serve.CODINGS
+    ]
     assert "BRIDGEHASH_DATA" in capsys.readouterr().err
+
+
+def test_models_are_fitted_once_per_version(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = digit_domains(100, n_queries=12)
+    monkeypatch.setattr(demo_serve, "digit_domains", lambda: small)
+    monkeypatch.setattr(demo_serve, "CODINGS", demo_serve.CODINGS[1:2])
+    (nowhere / "out").mkdir()
+
+    def fits() -> bool:
+        demo_serve.find_catalogues(nowhere / "out")
+        return "fitting 1 model of digits" in capsys.readouterr().err
+
+    model = nowhere / "out" / "digits-itq-64.bh"
+    assert fits()
+    made = model.read_bytes()
+    assert not fits()
+    model.unlink()
+    assert fits()
+    assert model.read_bytes() == made
+    monkeypatch.setattr(demo_serve, "__version__", "99.0")
+    assert fits()
+    assert not fits()
+    (nowhere / "out" / "digits.json").write_text("[]")
+    assert fits()
+
+
+@pytest.mark.slow
+def test_the_page_opens_on_a_query_that_finds_at_least_ten_of_twelve(
+    data_pack: Callable[[str], NpzFile], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack = Path(data_pack("pacs").fid.name).parent
+    if not (pack / "images" / "index.csv").is_file():
+        pytest.skip("no images in the data pack")
+    monkeypatch.setenv("BRIDGEHASH_DATA", str(pack))
+    monkeypatch.setattr(demo_serve, "CODINGS", demo_serve.CODINGS[:2])
+    opened = open_catalogues(demo_serve.find_catalogues(tmp_path), make_settings("127.0.0.1", None))
+    right = {}
+    for name, each in opened.items():
+        store = each.domains[each.query_domain].store
+        assert store is not None
+        first = store.index.get(store.index.page(0, 1)[0])
+        _, ids = each.store.index.search(first.codes, k=12)
+        right[name] = sum(tags == first.tags[0] for tags in each.store.index.get(ids[0]).tags)
+    close_catalogues(opened)
+    assert right["sketches-ath-64"] >= 10 > right["sketches-itq-64"]
+    assert right["digits-ath-64"] >= 10 > right["digits-itq-64"]
 
 
 def test_sketches_and_photos_go_with_their_pictures(
@@ -123,6 +176,8 @@ def test_the_demo_is_served_and_ends_with_ctrl_c(nowhere: Path) -> None:
         with urlopen(f"{served.url}/v1/catalogues") as answer:
             names = [each["name"] for each in json.load(answer)["catalogues"]]
         assert names[:2] == ["digits-ath-64", "digits-itq-64"]
+        address = f"note: open the page at {served.url}; Ctrl-C stops it"
+        assert served.log.read_text().splitlines()[-1] == address
         served.process.send_signal(signal.SIGINT)
         assert served.process.wait(timeout=300) == 0
         assert "Traceback" not in served.log.read_text()

@@ -68,6 +68,12 @@ def test_figures_equal_their_records(name, measured):
     assert len(outcome.unrecorded) <= NO_RECORD.get(name, 0), outcome.unrecorded
 
 
+def test_shares_can_be_shown_in_per_cent(measured, folder):
+    right = "50 ± 10.0<!-- toy.json: b, 64, y, percent -->"
+    assert measured.renewed(right, folder).wrong == []
+    assert measured.renewed(right.replace("50", "51"), folder).text == right
+
+
 def test_right_figures_stay_as_they_are(measured, folder):
     outcome = measured.renewed(TABLE, folder)
     assert (outcome.wrong, outcome.pending, outcome.text) == ([], [], TABLE)

@@ -65,7 +65,9 @@ def test_outputs_are_as_printed(page):
 def test_pages_with_outputs_say_how_they_are_run(outputs):
     pages = list(outputs.pages())
     assert [page.name for page in pages if page.has_outputs and not page.is_declared] == []
-    assert {"tutorial.md", "howto/parts.md"} <= {page.name for page in PAGES if not page.is_slow}
+    assert {"README.md", "tutorial.md", "howto/parts.md"} <= {
+        page.name for page in PAGES if not page.is_slow
+    }
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import { acceptsImages, comparable, domainsOf, tagsOf, validState } from "./cata
 import { fill } from "./dom.js";
 import { acceptDrawings } from "./draw.js";
 import { Gallery } from "./gallery.js";
-import { choice, heading } from "./names.js";
+import { catalogueText, choice, heading } from "./names.js";
 import { Notices } from "./notices.js";
 import { loadItem, search, showQuery } from "./query.js";
 import { Column } from "./results.js";
@@ -170,7 +170,7 @@ class Page {
   #fillChoices() {
     const { a, b, from, qtag, tag, k } = this.#state;
     const info = this.#info(a);
-    const about = (each) => [each.name, `${each.name} (${each.method}, ${each.n_bits} bits)`];
+    const about = (each) => [each.name, catalogueText(each)];
     const all = (tags) => [["", "all"], ...tags.map((each) => [each, each])];
     part("title").textContent = heading(info);
     fill(part("choose-a"), this.#catalogues.map(about), a);
@@ -228,6 +228,7 @@ class Page {
       if (signal.aborted) return;
       await this.#showQuery(item, file);
       part("status").textContent = summaries.join(" ");
+      if (this.#searched) this.#notices.hide(); // every catalogue answered
       if (this.#searched) this.#searched = JSON.stringify([a, b, query, tag, k, rank]); // with the codes from the service
       this.#write("replace");
     }
@@ -309,7 +310,7 @@ class Page {
       return;
     }
     const text = problem.kind === "offline" ? problem.message : `Error: ${problem.message}.`;
-    this.#notices.show(text, "Try again", () => this.load());
+    this.#notices.show(text, "Try again", () => this.load(), problem.kind === "offline");
     part("gallery").setAttribute("aria-busy", "false");
     if (!this.#catalogues.length) part("scores").setAttribute("aria-busy", "false");
   }

@@ -1,9 +1,23 @@
-// Domains in words: the names that the model gives them.
+// Catalogues in words: what their codes are, and the names that the model gives to domains.
 
 import { acceptsImages, domainsOf } from "./catalogues.js";
 import { counted } from "./dom.js";
 
 const GENERIC = ["source", "target"]; // of a model that was fitted without names
+
+// The kind of codes, with the method: "Bridged codes (ATH)", or "Ordinary codes (ITQ)" if a method
+// for one domain was fitted on both.
+export function codesTitle(info) {
+  const ordinary = /^Shared\((.*)\)$/.exec(info.method);
+  if (ordinary) return `Ordinary codes (${ordinary[1]})`;
+  const bridged = Object.keys(info.domains).length > 1;
+  return `${bridged ? "Bridged codes" : "Codes"} (${info.method})`;
+}
+
+// A catalogue in a list to choose from.
+export function catalogueText(info) {
+  return `${codesTitle(info)}: ${info.name}`;
+}
 
 // Items of a domain: "150 sketches", "150 items of the target", or "150 items" without a name.
 export function amount(n, name) {

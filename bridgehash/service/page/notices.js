@@ -1,11 +1,14 @@
-// Notices, and the dialog for the API key.
+// Notices, and the dialog for the API key. A notice goes away when a request succeeds.
 
 import { el } from "./dom.js";
+
+const RETRY = 5_000; // milliseconds until a service that did not answer is asked again
 
 export class Notices {
   #notice;
   #dialog;
   #api;
+  #timer = 0;
 
   constructor(api, notice, dialog) {
     this.#api = api;
@@ -14,12 +17,16 @@ export class Notices {
   }
 
   hide() {
+    clearTimeout(this.#timer);
     this.#notice.classList.remove("shown");
     this.#notice.replaceChildren();
   }
 
-  // Show a message and one button.
-  show(text, button, act) {
+  // Show a message and one button; with `retries`, act without the button after some seconds, too.
+  show(text, button, act, retries = false) {
+    clearTimeout(this.#timer);
+    if (retries) this.#timer = setTimeout(act, RETRY);
+    if (this.#notice.querySelector("p")?.textContent === text) return; // do not announce it twice
     const press = el("button", { type: "button" }, button);
     press.addEventListener("click", () => {
       this.hide();

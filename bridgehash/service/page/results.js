@@ -3,6 +3,7 @@
 import { pattern } from "./bits.js";
 import { counted, el } from "./dom.js";
 import { ListBox } from "./listbox.js";
+import { codesTitle, itemText } from "./names.js";
 import { idOf, labelOf, tagsText, thumbnail } from "./tiles.js";
 
 const REJECTED = "Nothing like this in the catalogue: these are the nearest all the same.";
@@ -60,9 +61,9 @@ export class Column {
   name(catalogue) {
     this.#catalogue = catalogue;
     const { title, info } = this.#parts;
-    title.textContent = catalogue.name;
+    title.textContent = codesTitle(catalogue);
     const bytes = counted(Math.ceil(catalogue.n_bits / 8), "byte");
-    info.textContent = `${catalogue.method}, ${counted(catalogue.n_bits, "bit")} (${bytes})`;
+    info.textContent = `${catalogue.name}, ${counted(catalogue.n_bits, "bit")} (${bytes})`;
   }
 
   wait() {
@@ -185,8 +186,9 @@ export class Column {
         "span",
         { class: "caption" },
         mark ? el("span", { class: "mark" }, mark) : null,
-        this.#isQuery(hit) ? "the query" : tagsText(hit) || `item ${hit.id}`,
+        this.#isQuery(hit) ? "the query" : tagsText(hit) || itemText(hit.domain, hit.id),
       ),
+      tagsText(hit) ? el("span", { class: "origin" }, itemText(hit.domain, hit.id)) : null,
     );
   }
 

@@ -1,7 +1,7 @@
 // Retrieval quality of catalogues: precision against recall, and a table of scores.
 
 import { el, svg } from "./dom.js";
-import { amount, nameOf } from "./names.js";
+import { amount, codesTitle, nameOf } from "./names.js";
 
 const SIZE = { width: 420, height: 270, left: 46, right: 12, top: 12, bottom: 42 };
 
@@ -93,7 +93,7 @@ function line({ place, scores }) {
 
 function legend(measured) {
   const entries = measured.map(({ place, info }) =>
-    el("span", { class: "entry" }, swatch(`line-${place}`, "line"), info.name),
+    el("span", { class: "entry" }, swatch(`line-${place}`, "line"), `${codesTitle(info)}: ${info.name}`),
   );
   entries.push(el("span", { class: "entry" }, swatch("", "chance"), "chance"));
   return el("figcaption", {}, ...entries);
@@ -125,7 +125,12 @@ function table(shown) {
   );
   const bits = shown.map(({ info }) => cell(String(info.n_bits), false));
   const head = shown.map(({ place, info }) =>
-    el("th", { scope: "col" }, el("span", { class: `name-${place}` }, info.name)),
+    el(
+      "th",
+      { scope: "col" },
+      el("span", { class: `name-${place}` }, codesTitle(info)),
+      el("small", {}, info.name),
+    ),
   );
   return el(
     "table",

@@ -2,6 +2,7 @@
 
 import { pattern } from "./bits.js";
 import { el } from "./dom.js";
+import { itemText } from "./names.js";
 
 const SMALL = 48; // pixels; smaller images are not smoothed
 
@@ -26,7 +27,8 @@ function showImage(api, frame, item, nBits) {
 
 export function labelOf(item) {
   const tags = tagsText(item);
-  return tags ? `${tags}, item ${item.id}` : `item ${item.id}`;
+  const text = itemText(item.domain, item.id);
+  return tags ? `${tags}, ${text}` : text;
 }
 
 export function tagsText(item) {
