@@ -407,7 +407,7 @@ def served(n: int, *options: str) -> Iterator[Server]:
         with (folder / "log").open("w") as log:
             process = subprocess.Popen(line, env=env, stderr=log, cwd=folder, text=True)
         try:
-            while not (found := re.search(r"1:(\d+), in", (folder / "log").read_text())):
+            while not (found := re.search(r"127\.0\.0\.1:(\d+)", (folder / "log").read_text())):
                 if process.poll() is not None:
                     raise RuntimeError((folder / "log").read_text())
                 time.sleep(0.05)

@@ -75,7 +75,9 @@ def served(n: int, bits: int) -> Iterator[Server]:
         env = {**os.environ, "BRIDGEHASH_API_KEY": KEY}
         process = subprocess.Popen(line, env=env, stderr=subprocess.PIPE, text=True)
         try:
-            port = int(re.search(r"127\.0\.0\.1:(\d+)", process.stderr.readline())[1])
+            lines = iter(process.stderr.readline, "")
+            found = (re.search(r"127\.0\.0\.1:(\d+)", line) for line in lines)
+            port = int(next(each for each in found if each)[1])
             while not _listens(port):
                 time.sleep(0.05)
             yield Server(process, port)
