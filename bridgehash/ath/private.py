@@ -4,10 +4,11 @@ Label propagation assumes that both domains have the same classes. `find_private
 with labels of one domain ("there") and none, or few, of the other ("here"). See "Classes without a
 counterpart" in docs/maths.md.
 
-Rows are new if they resemble no class: the cosine between a row, averaged over its neighbourhood,
-and the nearest class mean falls into two groups that are far apart. Otherwise classes are lacking
-if labels spread without them cut fewer edges of the k-NN graph of this domain (modularity), and if
-balancing moves fewer rows to another class.
+Rows are new if they resemble no class: their cosines to the nearest class mean, averaged over the
+neighbourhood, fall into two groups that are far apart, or groups of such rows fit the k-NN graph
+better than the labels that propagation gives them (modularity). Of the other rows, classes are
+lacking if labels spread without them fit the graph better, and if balancing moves fewer rows to
+another class.
 """
 
 from __future__ import annotations
@@ -141,9 +142,8 @@ def find_private(there: Rows, here: Rows, n_classes: int, bridge: Bridge) -> Pri
         Returns the rows there and these rows in a space where a fit has joined them.
     """
     classes, groups = np.zeros(n_classes, dtype=bool), np.full(len(here.y), -1)
-    nothing = Private(classes, groups, None)
     if len(groups) < _LEAST_ROWS or len(there.y) < _LEAST_PER_CLASS * n_classes:
-        return nothing
+        return Private(classes, groups, None)
     everything = np.ones(len(groups), dtype=bool)
     features, bridged = _spaces(there, here, bridge(everything, True), n_classes)
     if (features.label == bridged.label).mean() < _LEAST_SURE:
