@@ -26,7 +26,7 @@ def test_archives_are_complete(tmp_path):
         made[kind] = tmp_path / done.stdout.splitlines()[-1]
     with tarfile.open(made["sdist"]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    hidden = (".ci/", ".gitignore", ".dockerignore")
+    hidden = (".ci/", ".github/", ".gitignore", ".dockerignore")
     assert [name for name in tracked if name not in names and not name.startswith(hidden)] == []
     with zipfile.ZipFile(made["wheel"]) as archive:
         names = set(archive.namelist())

@@ -172,7 +172,7 @@ def with_changed_header(rng, header):
         del parent[key]
     elif what == 1 and isinstance(parent, dict):
         names = ("n_features_in_", "encoder_", "transform", "__class__", "n_bits", "mean_", "é")
-        parent[str(rng.choice(names))] = VALUES[rng.integers(len(VALUES))]
+        parent[str(rng.choice(names))] = deepcopy(VALUES[rng.integers(len(VALUES))])
     elif what == 2 and isinstance(value, int | float) and abs(value) < 2**60:
         parent[key] = value + int(rng.choice([-1, 1, 100, -value, -2 * value]))
     elif what == 3:
