@@ -1,7 +1,7 @@
 """Classes that one of the domains lacks: what ATH.propagated finds, and what that is worth.
 
     python benchmarks/counterparts.py [--tasks photo-cartoon ...] [--kinds partial ...]
-        [--splits 10] [--first-split 0] [--jobs 2] [--record FILE]
+        [--splits 10] [--first-split 0] [--jobs 2] [--device cuda] [--record FILE]
     python benchmarks/counterparts.py --plot docs/counterparts.png
 
 Tasks: photo-cartoon, cartoon-photo (PACS), amazon-caltech (Office-Caltech10), all by features of
@@ -63,15 +63,16 @@ def fitted(method: str) -> Any:
     return ATH.propagated(BITS, random_state=0, completion=completion)
 
 
-def scores(task: str, kind: str, seed: int, method: str) -> list[float]:
+def scores(task: str, kind: str, method: str, seed: int, device: str | None) -> list[float]:
     """Return the scores of one fit; NaN where there is none."""
     name = TASKS[task] + ("" if kind == "closed" else f"@classes={kind}")
     split = parse_task(name).load(seed, DATA)
     model = fitted(method)
     labels = {} if method == "ITQ" else {"y_source": split.y_source}
+    on_device = {} if method == "ITQ" else {"device": device}
     with threadpool_limits(1), warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
-        model.fit(split.X_source, split.X_target, **labels)
+        model.fit(split.X_source, split.X_target, **labels, **on_device)
     report = evaluate(model, split)
     told = any(issubclass(each.category, CounterpartWarning) for each in given)
     reject = np.nan if report.rejection_auroc is None else report.rejection_auroc
@@ -107,6 +108,7 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--first-split", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--device", help="of the fits: cuda, ...; the CPU by default")
     parser.add_argument("--untested", action="store_true", help="also fit without the test")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="only draw rejection scores")
     add_option(parser)
@@ -117,25 +119,28 @@ def main() -> None:
     seeds = range(options.first_split, options.first_split + options.splits)
     recorder = Recorder(options.record, seeds, [FILES[task] for task in options.tasks])
     methods = ["ATH.propagated", *(["not tested"] if options.untested else []), "ITQ"]
+    groups = [
+        (task, kind, method)
+        for task in options.tasks
+        for kind in options.kinds
+        for method in methods
+    ]
+    runs = Parallel(options.jobs, return_as="generator")(
+        delayed(scores)(*group, seed, options.device) for group in groups for seed in seeds
+    )
     table = Table("task", "classes", "method", *SCORES, box=MARKDOWN)
-    for task in options.tasks:
-        for kind in options.kinds:
-            for method in methods:
-                found = np.array(
-                    Parallel(options.jobs)(
-                        delayed(scores)(task, kind, seed, method) for seed in seeds
-                    )
-                )
-                cells = []
-                for name, values in zip(SCORES, found.T, strict=True):
-                    if np.isnan(values).any() or (name == "told" and method == "ITQ"):
-                        cells.append("")
-                        continue
-                    recorder.add(100 * values, task, kind, method, name)
-                    cells.append(f"{100 * values.mean():.1f} ± {100 * values.std():.1f}")
-                table.add_row(task, kind, method, *cells)
-                print(task, kind, method, *cells, flush=True)
-            recorder.write()
+    for group in groups:
+        found = np.array([next(runs) for _ in seeds])
+        cells = []
+        for name, values in zip(SCORES, found.T, strict=True):
+            if np.isnan(values).any() or (name == "told" and group[-1] == "ITQ"):
+                cells.append("")
+                continue
+            recorder.add(100 * values, *group, name)
+            cells.append(f"{100 * values.mean():.1f} ± {100 * values.std():.1f}")
+        table.add_row(*group, *cells)
+        print(*group, *cells, flush=True)
+        recorder.write()
     Console().print(table)
 
 

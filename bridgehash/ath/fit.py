@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_random_state
 
-from .._core.arrays import array_namespace, empty_on
+from .._core.arrays import array_namespace, empty_on, like
 from .._core.errors import InputError
 from .._core.linalg import Array
 from .._core.validation import Flag, Rules, Size
@@ -179,12 +179,12 @@ def _completed(
             continue
         i, j = min(base, k), max(base, k)
         same = comparable(ath, data, held, i, j)
-        host = data.two(i, j).like(np.empty(0))
+        home, host = data.X[i], data.two(i, j).like(np.empty(0))
         completed: TrainingData = part(ath, "completion").complete(
             host,
             same_space=same,
             rng=rng,
-            bridge=lambda some, state: _bridged(ath, some, state),
+            bridge=lambda some, state, home=home: _bridged(ath, some.like(home), state),
         )
         for y, n in ((completed.y_source, i), (completed.y_target, j)):
             if y is not None and len(np.unique(y[y >= 0])) < 2:
@@ -200,9 +200,9 @@ _BRIDGE_BITS = 64
 
 
 def _bridged(ath: Any, data: TrainingData, rng: np.random.RandomState) -> tuple[Array, Array]:
-    """Return the rows of both domains in a space where a fit has joined them.
+    """Return the rows of both domains in a space where a fit has joined them, as NumPy arrays.
 
-    The fit learns from labels if one domain has labels of all rows.
+    The fit runs where the rows are, and learns from labels if one domain has labels of all rows.
     """
     complete = [y is not None and bool((y >= 0).all()) for y in (data.y_source, data.y_target)]
     swapped = complete[1] and not complete[0]
@@ -217,7 +217,8 @@ def _bridged(ath: Any, data: TrainingData, rng: np.random.RandomState) -> tuple[
         fitted = learn(type(ath)(_BRIDGE_BITS, **chosen), domains, RuntimeOptions())
     encoders = [encoder for encoder in fitted.encoders if encoder is not None]
     first, second = (
-        np.tanh(encoder.decision_function(X)) for encoder, X in zip(encoders, rows, strict=True)
+        np.tanh(like(encoder.decision_function(X), np.empty(0)))
+        for encoder, X in zip(encoders, rows, strict=True)
     )
     return (second, first) if swapped else (first, second)
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from bridgehash import ATH, CounterpartWarning, InputError, Propagation, load
-from bridgehash.ath.private import Counterparts, find_private, modularity, two_groups
+from bridgehash.ath.likeness import modularity
+from bridgehash.ath.private import Counterparts, find_private, two_groups
 from bridgehash.ath.spreading import Rows, neighbour_graph
 from bridgehash.models.training import Domains
 
