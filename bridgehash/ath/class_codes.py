@@ -25,6 +25,7 @@ from ..models.training import Domains, Ids
 from ..neighbors.graphs import one_hot, operator
 from .steps import code_step
 
+_TINY = 1e-30
 _REPULSION = 2.0  # energy of two words: exp(_REPULSION * inner product / sqrt(n_bits))
 _WORK = 5 * 10**8  # products spent on moving words apart: about a second
 _SWEEPS = 30
@@ -55,23 +56,48 @@ class BalancedCodes(BaseEstimator):
     decorrelation : float, default=0.0
         How far projections are whitened before their signs are taken: 0 is the step of the paper,
         0.5 is full whitening. Without it many bits repeat each other. Given codes are not whitened.
+    alone_weight : float, default=0.0
+        Least weight in T1, relative to the domain with the largest α, of rows whose class no other
+        domain has. The bridge term does not hold them, so a small α leaves them among the codes of
+        other classes. 0 is the step of the paper.
     """
 
-    _rules: ClassVar[Rules] = {"decorrelation": Range(0, 0.5)}
+    _rules: ClassVar[Rules] = {"decorrelation": Range(0, 0.5), "alone_weight": Range(0)}
 
-    def __init__(self, decorrelation: float = 0.0) -> None:
+    def __init__(self, decorrelation: float = 0.0, alone_weight: float = 0.0) -> None:
         self.decorrelation = decorrelation
+        self.alone_weight = alone_weight
 
     def begin(
         self, data: Domains, n_bits: int, alphas: Sequence[float], rng: np.random.RandomState
     ) -> Codes:
         """Return the rule for these domains."""
-        return BalancedSigns(self.decorrelation, self.shares(data), [None] * len(data.X))
+        weights = [
+            _alone_weights(y, others, self.alone_weight * max(alphas) / max(alpha, _TINY))
+            for y, others, alpha in zip(data.y, _other_labels(data), alphas, strict=True)
+        ]
+        return BalancedSigns(self.decorrelation, self.shares(data), weights)
 
     def shares(self, data: Domains) -> Array | None:
         """Return the share of +1 in each bit of the given codes; None if there are none."""
         given = [(B > 0).mean(axis=0) for B in data.codes if B is not None]
         return np.mean(given, axis=0) if given else None
+
+
+def _other_labels(data: Domains) -> list[list[Ids]]:
+    """Return for each domain the labels of the others; none if one of them has none."""
+    labels = [y for y in data.y if y is not None]
+    if len(labels) < len(data.y):
+        return [[] for _ in data.y]
+    return [labels[:k] + labels[k + 1 :] for k in range(len(labels))]
+
+
+def _alone_weights(y: Ids | None, others: list[Ids], least: float) -> Array | None:
+    """Return the weight of each row, or None: all one."""
+    if y is None or not others or least <= 1.0:
+        return None
+    alone = (y >= 0) & ~np.isin(y, np.concatenate(others))
+    return np.where(alone, least, 1.0) if alone.any() else None
 
 
 @dataclass
