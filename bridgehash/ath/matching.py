@@ -33,40 +33,26 @@ from ..models.feature_maps import drawn_rows
 from ..neighbors.graphs import one_hot
 from ..neighbors.search import nearest_others
 
-_COMPONENTS = 16  # of evened rows
+_COMPONENTS = 16  # of rows that are clustered
 _MOST_NEIGHBORS, _NEIGHBOR_SHARE = 50, 0.2  # of geodesics: fewer give paths through single rows
-_CLUSTERS = tuple(range(8, 17))
+_CLUSTERS = tuple(range(6, 17))
 _CLUSTERINGS = 4  # tries of k-means, of which the best counts
 _ASSIGNMENTS = 5
 _CLEARNESS_WEIGHT = 1.0  # a cluster counts as much as a pair of clusters, if clearness is used
 _CLEARNESS_NEIGHBORS = 10
-_TRIAL_SHARE = 1 / 6  # plans that decide whether clearness is used
+_TRIAL_SHARE = 1 / 3  # plans that decide whether clearness is used
 _CONTRAST = 4  # power of the weights of plans
 _SHARPNESS = 2  # power of the mean plan
 _WEIGHT_STEPS = 5
 _SCALINGS = 50
 _TINY = 1e-30
-LEAST_AGREEMENT = 0.2
+LEAST_AGREEMENT = 0.15
 
 
 def plain_cosines(X: Array) -> Array:
     """Cosines as they are. They also say which rows are far from all others."""
     U = unit_rows(X)
     return U @ U.T
-
-
-def evened_cosines(X: Array) -> Array:
-    """Cosines between evened rows."""
-    Y = evened_rows(X)
-    return Y @ Y.T
-
-
-def evened_rows(X: Array) -> Array:
-    """Return leading components, each divided by the square root of its deviation, as unit rows."""
-    U = unit_rows(X)
-    U = U - U.mean(axis=0)
-    V = U @ pca(U, _COMPONENTS)
-    return unit_rows(V / np.sqrt(np.maximum(np.linalg.norm(V, axis=0), _TINY)))
 
 
 def geodesics(X: Array) -> Array:
@@ -92,7 +78,7 @@ def geodesics(X: Array) -> Array:
     return -steps
 
 
-VIEWS: tuple[Callable[[Array], Array], ...] = (plain_cosines, evened_cosines, geodesics)
+VIEWS: tuple[Callable[[Array], Array], ...] = (plain_cosines, geodesics)
 
 
 def normal_scores(G: Array) -> Array:
@@ -109,6 +95,14 @@ def normal_scores(G: Array) -> Array:
     C = np.zeros_like(G)
     C[upper] = ndtri((rankdata(G[upper]) - 0.5) / len(upper[0]))
     return C + C.T
+
+
+def evened_rows(X: Array) -> Array:
+    """Return leading components, each divided by the square root of its deviation, as unit rows."""
+    U = unit_rows(X)
+    U = U - U.mean(axis=0)
+    V = U @ pca(U, _COMPONENTS)
+    return unit_rows(V / np.sqrt(np.maximum(np.linalg.norm(V, axis=0), _TINY)))
 
 
 def clearness(X: Array) -> Array:
@@ -226,11 +220,16 @@ class Consensus:
 
     @property
     def agreement(self) -> float:
-        """Return the mean correlation of two plans."""
+        """Return how far plans agree with each other, and matched clusters in their relations.
+
+        It is the root of the mean correlation of two plans, times the mean share of the relations
+        that is explained. Plans of noise do not agree. Plans of domains that are unlike can agree,
+        but explain little.
+        """
         n = len(self._plans)
-        if n == 1:
-            return 0.0
-        return float((self.correlations.sum() - np.trace(self.correlations)) / (n * (n - 1)))
+        alike = (self.correlations.sum() - np.trace(self.correlations)) / max(n * (n - 1), 1)
+        explained = np.mean([plan.quality**2 for plan in self._plans])
+        return float(np.sqrt(max(alike, 0.0)) * explained)
 
     def weights(self) -> Array:
         """Return the weights of plans: larger for good ones that agree with the weighted mean."""
@@ -256,7 +255,7 @@ class MatchResult:
     plan: Array  # (m_s, m_t) sums to one
     rows_s: NDArray[np.intp]  # (m_s,) source rows used
     rows_t: NDArray[np.intp]
-    agreement: float  # mean correlation of the plans of two clusterings
+    agreement: float  # of plans from different clusterings; 1 is full agreement, near 0 is chance
 
 
 def match(
@@ -264,7 +263,7 @@ def match(
     X_t: Array,
     rng: np.random.RandomState,
     *,
-    n_starts: int = 54,
+    n_starts: int = 55,
     max_rows: int = 1200,
     progress: Callable[[float], None] | None = None,
 ) -> MatchResult:
@@ -303,7 +302,8 @@ def match(
 
     trial = plans(n_trials, 0.0, 0).plan()
     accord = float(source.f @ trial @ target.f)
-    clear = accord >= _least_accord(min(trial.shape))
+    error = _standard_error(min(trial.shape))
+    clear = not -2.0 * error < accord < error  # if they contradict each other, plans will disagree
     consensus = plans(n_starts, _CLEARNESS_WEIGHT if clear else 0.0, n_trials)
     agreement = consensus.agreement
     if agreement < LEAST_AGREEMENT:
@@ -320,8 +320,8 @@ def match(
     return MatchResult(sinkhorn(sharp, p, q, _SCALINGS), rows_s, rows_t, agreement)
 
 
-def _least_accord(n: int) -> float:
-    """Return the accord from which clearness is used: one standard error of a chance correlation.
+def _standard_error(n: int) -> float:
+    """Return that of the correlation of clearness between unrelated rows.
 
     Clearness is a mean over a row and its neighbours, so n rows have fewer independent values.
     """
