@@ -46,7 +46,7 @@ _SHARPNESS = 2  # power of the mean plan
 _WEIGHT_STEPS = 5
 _SCALINGS = 50
 _TINY = 1e-30
-LEAST_AGREEMENT = 0.15
+LEAST_AGREEMENT = 0.17
 
 
 def plain_cosines(X: Array) -> Array:
