@@ -166,7 +166,7 @@ METHODS = {
     "ath-propagated": replace(_ath(ATH.propagated, BOTH), one_domain_enough=True),
     "ath-adopted": replace(_ath(ATH.adopted, BOTH), one_domain_enough=True),
     "ath-structural": replace(
-        _ath(ATH.structural, start=StructuralStart(n_starts=1, n_kept=1)), rounding_decides=True
+        _ath(ATH.structural, start=StructuralStart(n_starts=4)), rounding_decides=True
     ),
     "ath-paired": _paired(ATH.paired),
     "ath-unsupervised-published": _ath(ATH.unsupervised, published=True),

@@ -422,20 +422,20 @@ def k_means(X: Array, start: Array, n_iter: int) -> Array:
 
 
 def drawn_clusters(
-    X: Array, k: int, rng: np.random.RandomState, weights: Array | None = None
+    X: Array, k: int, rng: np.random.RandomState, n_init: int = 1
 ) -> NDArray[np.intp]:
-    """Return the cluster of each row, numbered from 0 without empty ones (k-means++)."""
+    """Return the cluster of each row, numbered from 0 without empty ones (best of n_init tries)."""
     seed = int(rng.randint(2**31 - 1))
-    model = KMeans(k, n_init=1, max_iter=30, random_state=seed)
-    return np.unique(_fit_k_means(model, X, weights).labels_, return_inverse=True)[1]
+    model = KMeans(k, n_init=n_init, max_iter=30, random_state=seed)
+    return np.unique(_fit_k_means(model, X).labels_, return_inverse=True)[1]
 
 
-def _fit_k_means(model: KMeans, X: Array, weights: Array | None = None) -> Any:
+def _fit_k_means(model: KMeans, X: Array) -> Any:
     """Use at most two threads: the partial sums of more are added in a random order."""
     pools = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"]
     with threadpool_limits(min([2, *pools]), user_api="openmp"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # empty clusters are fine
-        return model.fit(X, sample_weight=weights)
+        return model.fit(X)
 
 
 def expected_places(D: Array, k: int) -> Array:

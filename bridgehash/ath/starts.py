@@ -301,24 +301,20 @@ class StructuralStart(BaseEstimator):
 
     Parameters
     ----------
-    n_starts : int, default=60
-        Clusterings matched in each of four views of the data.
-    n_kept : int, default=10
-        Number of their plans that are refined.
-    max_rows : int, default=700
+    n_starts : int, default=55
+        Clusterings that are matched.
+    max_rows : int, default=1200
         Rows per domain that are matched, drawn at random. The others follow through the hash
         functions.
     """
 
     _rules: ClassVar[Rules] = {
         "n_starts": Range(1, kind=Integral),
-        "n_kept": Range(1, kind=Integral),
         "max_rows": Range(2, kind=Integral),
     }
 
-    def __init__(self, n_starts: int = 60, n_kept: int = 10, max_rows: int = 700) -> None:
+    def __init__(self, n_starts: int = 55, max_rows: int = 1200) -> None:
         self.n_starts = n_starts
-        self.n_kept = n_kept
         self.max_rows = max_rows
 
     def begin(self, context: StartContext) -> Start:
@@ -339,7 +335,6 @@ class StructuralStart(BaseEstimator):
             to_numpy(X_t),
             context.rng,
             n_starts=self.n_starts,
-            n_kept=self.n_kept,
             max_rows=self.max_rows,
         )
         shares = result.plan / result.plan.sum(axis=1, keepdims=True)

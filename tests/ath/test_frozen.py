@@ -86,7 +86,7 @@ def test_new_rows_find_frozen_codes(itq, preset, frozen):
 @pytest.mark.filterwarnings("ignore:the two domains could not be matched")
 def test_a_match_by_structure_serves_frozen_codes_as_well_as_new_ones():
     (X, Z, _), y = drawn(1, n=100)
-    itq, start = ITQ(BITS, random_state=0).fit(X), StructuralStart(n_starts=4, n_kept=2)
+    itq, start = ITQ(BITS, random_state=0).fit(X), StructuralStart(n_starts=4)
     found = []
     for frozen in (None, {"source": itq}, {"source": itq.encode(X)}):
         ath = ATH.structural(BITS, random_state=0, start=start).fit(X, Z, frozen=frozen)

@@ -18,7 +18,7 @@ from bridgehash.bench.spec import MethodSpec
 from bridgehash.datasets import TaskSpec, TransferTask, parse_task
 from bridgehash.models.base import BaseTransferHasher, BaseTwoDomainHasher
 
-QUICK = StructuralStart(n_starts=1, n_kept=1, max_rows=60)
+QUICK = StructuralStart(n_starts=4, max_rows=60)
 N = 60
 NAME = "office-caltech10/caltech10.surf800-amazon.effnet_lite0"  # only its name is used
 

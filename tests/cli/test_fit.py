@@ -238,7 +238,7 @@ def classes(n: int) -> NDArray[np.intp]:
 @pytest.fixture
 def files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two domains that can be matched by structure, in one feature space and in two."""
-    quick = partial(propagation.match, n_starts=4, n_kept=2)
+    quick = partial(propagation.match, n_starts=4)
     monkeypatch.setattr(propagation, "match", quick)
     y_s, y_t = classes(N_SOURCE), classes(N_TARGET)
     np.save("photos.npy", rows(N_SOURCE, 6))
@@ -255,7 +255,7 @@ def files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 APART, SEPARATE = "fit photos.npy turned.npy", " --set feature_space=separate"
 SAME, OTHER = "fit photos.npy sketches.npy", "fit photos.npy others.npy"
-QUICK = " --set start__n_starts=4 --set start__n_kept=2"
+QUICK = " --set start__n_starts=4"
 SOME = "propagated (some rows are labelled)"
 FEW = " --labels-source y.npz:few_photos --labels-target y.npz:few_sketches"
 CHOICES = (  # the rows of the table in docs/howto/choose.md

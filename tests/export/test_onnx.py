@@ -47,7 +47,7 @@ def fitted(name, task):
     more = {"pairs": pairs} if "pairs" in seen else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        quick = {"start": StructuralStart(n_starts=4, n_kept=2)} if name == "ath-structural" else {}
+        quick = {"start": StructuralStart(n_starts=4)} if name == "ath-structural" else {}
         return method.prepared(N_BITS, seed=0, **quick).fit(
             task.X_source, task.X_target, **labels, **more
         )
