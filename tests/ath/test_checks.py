@@ -15,7 +15,7 @@ from bridgehash import (
     as_blocks,
 )
 from bridgehash.ath.checks import checked_inputs, feature_spaces
-from bridgehash.ath.columns import columns_correspond
+from bridgehash.models.columns import columns_correspond
 from bridgehash.ath.pair_checks import above_chance, left_out_ranks, trusted
 from bridgehash.ath.presets import choose_preset
 from bridgehash.models.training import Inputs, check_rows
