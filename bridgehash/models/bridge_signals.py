@@ -20,8 +20,8 @@ from .._core.linalg import Array, drawn_clusters, expected_places, pca, unit_row
 
 Ids = NDArray[np.intp]
 _NEAREST = 10
-_CLUSTERS, _COMPONENTS = 10, 32
-_TINY = 1e-12
+_CLUSTERS, _COMPONENTS, _EXCHANGES = 10, 32, 200
+_TINY, _SMALL = 1e-12, 1e-9
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Side:
 
     @classmethod
     def of(
-        cls, X: Any, B: Array, y: Ids | None = None, given: Any = None, n_rows: int | None = None
+        cls, X: Any, B: Any, y: Ids | None = None, given: Any = None, n_rows: int | None = None
     ) -> Side:
         """Centre and scale the rows."""
         U = unit_rows(np.asarray(X, dtype=np.float32))
@@ -72,6 +72,13 @@ class Side:
         labels = drawn_clusters(self.U @ pca(self.U, _COMPONENTS), k, rng)
         return _one_hot(labels, k)
 
+    @property
+    def tightness(self) -> float:
+        """Share of the variance of the rows that is between clusters."""
+        sums = self.clusters.T @ self.U
+        between = (sums**2).sum(axis=1) / np.maximum(self.clusters.sum(axis=0), 1.0)
+        return float(between.sum() / len(self.U))
+
 
 def bridge_signals(
     source: Side, target: Side, *, same_space: bool, pairs: Ids | None = None
@@ -93,6 +100,7 @@ def bridge_signals(
         "cycle_source": relative_similarity(back @ there, source),
         "cycle_target": relative_similarity(there @ back, target),
         "clusters": _information(target.clusters.T @ there @ source.clusters),
+        "margin": _margin(source, target, there),
         "halves": _halves(source.B, target.B),
         "mixing": _mixing(D, source.D, target.D),
         "reach_source": _reach(there),
@@ -103,6 +111,10 @@ def bridge_signals(
         "structure_target": _correlation(back @ target.S @ back.T, source.S),
         "kept_source": relative_similarity(source.near, source),
         "kept_target": relative_similarity(target.near, target),
+        "tight_source": source.tightness,
+        "tight_target": target.tightness,
+        "spread_source": effective_spread(source.S),
+        "spread_target": effective_spread(target.S),
         "contrast_source": float(source.best.mean()),
         "contrast_target": float(target.best.mean()),
         "distance": float((there * D).sum(axis=1).mean()) / r,
@@ -137,7 +149,7 @@ def _label_signals(
     names = (
         "classes", "purity", "cycle_class", "balance", "separable_source", "separable_votes",
         "raw_agreeing", "separable_target", "agreeing", "precision_given", "given_source",
-        "given_target",
+        "given_target", "separable_given_source", "separable_given_target",
     )  # fmt: skip
     found = dict.fromkeys(names, np.nan)
     if source.y is None or not (source.y >= 0).any():
@@ -157,6 +169,10 @@ def _label_signals(
         "separable_votes": separable(target.S, voted, n_classes),
         "given_source": float((known if source.given is None else source.given & known).mean()),
     }
+    for name, side in (("source", source), ("target", target)):
+        if side.y is not None and side.given is not None and not side.given.all():
+            sure = np.where(side.given, side.y, -1)
+            found[f"separable_given_{name}"] = separable(side.S, sure, n_classes)
     if raw is not None:
         found["raw_agreeing"] = float((_shares(raw @ Y) * votes).sum(axis=1).mean())
     if target.y is not None and (target.y >= 0).any():
@@ -187,6 +203,11 @@ def effective_rank(B: Array) -> float:
     C = np.cov(B, rowvar=False)
     C = np.atleast_2d(C)
     return float(np.trace(C) ** 2 / max(float((C**2).sum()), _TINY))
+
+
+def effective_spread(S: Array) -> float:
+    """Return the logarithm of the participation ratio of the directions of rows."""
+    return float(np.log10(np.trace(S) ** 2 / max(float((S**2).sum()), _TINY)))
 
 
 def separable(S: Array, y: Ids, n_classes: int) -> float:
@@ -234,6 +255,24 @@ def _mixing(D: Array, D_s: Array, D_t: Array) -> float:
     return float(np.mean(scores))
 
 
+def _margin(source: Side, target: Side, there: Array) -> float:
+    """Return how much better clusters match than after exchanging those of one domain at random.
+
+    The similarities of target clusters are correlated with those of the source clusters that they
+    are assigned to; the best of many exchanges is subtracted. A match that is one of many equally
+    good ones has no margin.
+    """
+    C_s, C_t = (
+        side.clusters / np.maximum(side.clusters.sum(axis=0), 1.0) for side in (source, target)
+    )
+    A, wanted = C_s.T @ source.S @ C_s, C_t.T @ target.S @ C_t
+    M = _shares(C_t.T @ there @ source.clusters)
+    rng = np.random.RandomState(0)
+    orders = [np.arange(len(A)), *(rng.permutation(len(A)) for _ in range(_EXCHANGES))]
+    scores = [_correlation(M @ A[np.ix_(o, o)] @ M.T, wanted) for o in orders]
+    return float(scores[0] - np.quantile(scores[1:], 0.99))
+
+
 def _reach(P: Array) -> float:
     """Return the effective share of the rows of the other domain that are ever found."""
     w = P.sum(axis=0)
@@ -260,10 +299,10 @@ def _information(joint: Array) -> float:
 def _correlation(G: Array, S: Array) -> float:
     """Return the correlation of two similarities over all pairs of different rows."""
     upper = np.triu_indices(len(S), 1)
-    a, b = G[upper], S[upper]
-    if a.std() <= _TINY or b.std() <= _TINY:
-        return 0.0
-    return float(np.corrcoef(a, b)[0, 1])
+    a, b = G[upper].astype(np.float64), S[upper].astype(np.float64)
+    a, b = a - a.mean(), b - b.mean()
+    size = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / size if size > _SMALL * len(a) else 0.0
 
 
 def _nearest(D: Array) -> Array:
