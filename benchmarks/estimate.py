@@ -23,8 +23,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-for _library in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
-    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core per fit: fits run in parallel
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from recorded import DATA

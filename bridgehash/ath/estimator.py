@@ -442,7 +442,9 @@ class ATH(BaseTransferHasher):
         self.converged_ = result.solution.converged
         first = number or 0
         reports = [
-            report_of(self, data, first, k, completed=result.completed.y, frozen=bool(held or before))
+            report_of(
+                self, data, first, k, completed=result.completed.y, frozen=bool(held or before)
+            )
             for k, name in enumerate(data.names)
             if k != first and {name, data.names[first]} <= set(encoders)
         ]

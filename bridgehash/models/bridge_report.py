@@ -23,7 +23,7 @@ from .bridge_calibration import calibrated
 from .bridge_signals import Ids, Side, bridge_signals
 from .columns import columns_correspond
 from .encoder import LinearEncoder
-from .training import TWO, Domains, Inputs, check_rows
+from .training import Domains, Inputs, check_rows
 
 _SAMPLE = 400  # rows per domain
 _GREEN, _RED = 0.6, 0.25  # expected precision

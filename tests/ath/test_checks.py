@@ -15,9 +15,9 @@ from bridgehash import (
     as_blocks,
 )
 from bridgehash.ath.checks import checked_inputs, feature_spaces
-from bridgehash.models.columns import columns_correspond
 from bridgehash.ath.pair_checks import above_chance, left_out_ranks, trusted
 from bridgehash.ath.presets import choose_preset
+from bridgehash.models.columns import columns_correspond
 from bridgehash.models.training import Inputs, check_rows
 
 N_COLUMNS = 60
