@@ -19,7 +19,6 @@ estimates the quality of the match without labels.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,7 +32,6 @@ from scipy.sparse.csgraph import shortest_path
 from scipy.special import ndtri
 from scipy.stats import rankdata, skew
 
-from .._core.errors import BridgeWarning
 from .._core.linalg import Array, drawn_clusters, pca, sinkhorn, unit_rows
 from ..models.feature_maps import drawn_rows
 from ..neighbors.graphs import one_hot
@@ -328,7 +326,7 @@ def match(
     n_kept: int = 10,
     max_rows: int = 700,
 ) -> MatchResult:
-    """Match rows by structure; warn with `BridgeWarning` if it is no better than chance.
+    """Match rows by structure.
 
     Parameters
     ----------
@@ -370,14 +368,6 @@ def match(
     refined = [problems[best].refined(T, _ROUNDS[0]) for found in plans for T in found]
     agreement = _agreement(refined, len(views), Y_t, F_s)
     refined = _finalists(refined, problems[best])
-    if agreement < LEAST_AGREEMENT:
-        warnings.warn(
-            "the two domains could not be matched by structure: independent searches agree by only "
-            f"{agreement:.2f} (1 is full agreement, below {LEAST_AGREEMENT} is chance). "
-            "Cross-domain search will not work with this model; give labels or pairs for some rows",
-            BridgeWarning,
-            stacklevel=2,
-        )
     plan = sinkhorn(mean_of_one_solution(refined, Y_t, F_s), p, q, 2 * _SCALINGS)
     return MatchResult(plan, rows_s, rows_t, refined[0][0], agreement)
 

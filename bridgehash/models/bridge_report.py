@@ -254,11 +254,12 @@ def _link(
         return "labels"
     if frozen:
         return "frozen"
+    if getattr(model, "agreement_", None) is not None:  # it has searched for a match
+        return "structure"
     if same:
         return "columns"
-    structural = getattr(model, "agreement_", None) is not None
     matched = getattr(model, "completion", None) is not None and any(labelled)
-    return "structure" if structural or matched else "none"
+    return "structure" if matched else "none"
 
 
 def _labels(given: Sequence[Ids | None]) -> str:
