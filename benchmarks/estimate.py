@@ -15,10 +15,8 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
-from itertools import permutations
+from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -27,128 +25,42 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core per fit: fits run in p
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from estimate_fit import (
+    SIGNALS,
+    Record,
+    at_chance,
+    fitted,
+    load,
+    predicted,
+    rank_correlation,
+    regrets,
+    with_interval,
+)
+from estimate_jobs import Job, jobs
+from matplotlib import pyplot as plt
 from recorded import DATA
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+from scipy.special import expit, logit
 
 from bridgehash.bench.runner import few_labels
 from bridgehash.datasets.task import TransferTask, parse_task
 from bridgehash.metrics import evaluate
-from bridgehash.models.bridge_report import Known, sampled_signals
+from bridgehash.models.bridge_calibration import LogisticModel
+from bridgehash.models.bridge_report import RED, Known, sampled_signals
 from bridgehash.registry import find_method
 
-PACS, OFFICE = ("photo", "cartoon", "sketch"), ("amazon", "caltech10")
-DEEP, OTHERS = "effnet_lite0", ("mobilenet_v1", "gist512")
-ONE_SPACE = [
-    *(f"pacs/{a}.{f}-{b}.{f}@500" for f in (DEEP, *OTHERS) for a, b in permutations(PACS, 2)),
-    *(
-        f"office-caltech10/{a}.{f}-{b}.{f}"
-        for f in (DEEP, "mobilenet_v1", "surf800")
-        for a, b in permutations(OFFICE, 2)
-    ),
-    "mnist-usps/mnist2000.pixels-usps1800.pixels@500",
-    "mnist-usps/usps1800.pixels-mnist2000.pixels@500",
-    "wiki/train.sift128-test.sift128@500",
-    "wiki/train.lda10-test.lda10@500",
-    "mfeat/test.fourier76-train.fourier76",
-    "mfeat/test.karhunen64-train.karhunen64",
-    "banking77/train.wordllama256-test.wordllama256@700",
-    "banking77/train.wink_glove100-test.wink_glove100@700",
-]
-SMALL = [
-    "pacs/photo.effnet_lite0-cartoon.effnet_lite0@100",
-    "pacs/cartoon.effnet_lite0-photo.effnet_lite0@100",
-    "pacs/photo.mobilenet_v1-sketch.mobilenet_v1@300",
-    "office-caltech10/amazon.effnet_lite0-caltech10.effnet_lite0@100",
-    "office-caltech10/caltech10.surf800-amazon.surf800@300",
-    "mnist-usps/mnist2000.pixels-usps1800.pixels@300",
-]
-TWO_SPACES = [
-    "office-caltech10/caltech10.mobilenet_v1-amazon.effnet_lite0",
-    "office-caltech10/amazon.mobilenet_v1-caltech10.effnet_lite0",
-    "office-caltech10/amazon.mobilenet_v1-amazon.effnet_lite0",
-    "pacs/photo.mobilenet_v1-cartoon.effnet_lite0@500",
-    "office-caltech10/amazon.effnet_lite0-caltech10.surf800",
-    "pacs/cartoon.effnet_lite0-photo.mobilenet_v1@500",
-    "pacs/photo.effnet_lite0-photo.mobilenet_v1@500",
-    "pacs/sketch.mobilenet_v1-photo.effnet_lite0@500",
-    "office-caltech10/amazon.effnet_lite0-caltech10.effnet_lite2",
-    "office-caltech10/caltech10.mobilenet_v1-amazon.googlenet1024",
-    "pacs/photo.gist512-cartoon.effnet_lite0@500",
-    "pacs/photo.mobilenet_v1-cartoon.effnet_lite0@200",
-    "office-caltech10/amazon.mobilenet_v1-amazon.effnet_lite0@150",
-    "snare/all.atac19-all.rna10@500",
-    "scgem/all.expression34-all.methylation27",
-    "mfeat/test.fourier76-train.karhunen64",
-    "mfeat/all.profile216-all.zernike47@500",
-    "wiki/train.sift128-test.lda10@500",
-    "banking77/train.wordllama256-test.wink_glove100@700",
-]
-PAIRED = [
-    *(f"pacs/{a}.mobilenet_v1-{a}.effnet_lite0" for a in PACS),
-    "pacs/photo.gist512-photo.effnet_lite0",
-    "office-caltech10/caltech10.mobilenet_v1-caltech10.effnet_lite2",
-    "office-caltech10/caltech10.surf800-caltech10.effnet_lite0",
-    "mfeat/train.fourier76-train.karhunen64",
-    "mfeat/all.profile216-all.zernike47",
-    "wiki/train.sift128-train.lda10",
-    "snare/all.atac19-all.rna10",
-    "banking77/train.wordllama256-train.wink_glove100",
-]
-
-
-@dataclass(frozen=True)
-class Job:
-    """One fit; `labels` are "none", "source", "both", "one", "three" or a number of pairs."""
-
-    task: str
-    method: str
-    labels: str
-    n_bits: int
-    seed: int
-
-    @property
-    def key(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
-
-
-def jobs(seed: int) -> Iterator[tuple[int, Job]]:
-    """Yield all jobs of a split, each with its order: important ones have small numbers."""
-    for task in (*ONE_SPACE, *SMALL):
-        for labels, method in (
-            ("none", "ath-unsupervised"),
-            ("none", "itq"),
-            ("source", "ath-propagated"),
-            ("source", "ath-semi-supervised"),
-            ("both", "ath-supervised"),
-            ("both", "ath-kernel"),
-            ("three", "ath-propagated"),
-            ("three", "ath-supervised"),
-        ):
-            yield 0, Job(task, method, labels, 64, seed)
-            if method != "itq":
-                yield 2, Job(task, method, labels, 16, seed)
-        yield 3, Job(task, "sdh", "both", 64, seed)
-    for task in TWO_SPACES:
-        yield 0, Job(task, "ath-structural", "none", 64, seed)
-        for labels, method in (
-            ("none", "ath-unsupervised"),
-            ("both", "ath-supervised"),
-            ("both", "ath-kernel"),
-            ("three", "ath-propagated"),
-            ("one", "ath-propagated"),
-            ("three", "ath-supervised"),
-        ):
-            yield 1, Job(task, method, labels, 64, seed)
-            if labels in ("both", "three"):
-                yield 2, Job(task, method, labels, 16, seed)
-    for task in TWO_SPACES[:8]:
-        yield 1, Job(task, "ath-propagated", "source", 64, seed)
-    for task in ONE_SPACE[:24:3]:
-        yield 1, Job(task, "ath-structural", "none", 64, seed)
-    for task in PAIRED:
-        for n in ("50", "200", "800"):
-            for method in ("ath-paired", "ridge-map"):
-                yield 1, Job(task, method, n, 64, seed)
-            yield 2, Job(task, "ath-paired", n, 16, seed)
+NAMES = {
+    "none": "nothing",
+    "columns": "common columns",
+    "structure": "structure",
+    "pairs": "pairs",
+    "source": "labels of the source",
+    "few": "a few labels",
+    "both": "labels of both",
+}
+FIRST_FRESH = 100  # splits from here on are learned from, others are judged
 
 
 def paired_split(task: str, n: int, seed: int, folder: Path) -> tuple[TransferTask, np.ndarray]:
@@ -260,6 +172,89 @@ def collect(options: argparse.Namespace) -> None:
                 os._exit(0)
 
 
+def calibrate(options: argparse.Namespace) -> None:
+    """Fit the calibration, print how good it is, and write it."""
+    records = load(options.records)
+    learned = [record for record in records if record["seed"] >= FIRST_FRESH] or records
+    console = Console(width=120)
+    models: dict[str, LogisticModel] = {}
+    for kind, names in SIGNALS.items():
+        mine = [record for record in records if record["kind"] == kind]
+        if len({record["base"] for record in mine}) < 3:
+            continue
+        expected = predicted(mine, names, lambda record: record in learned)
+        model = fitted([record for record in mine if record in learned], names)
+        fresh = np.array([record in learned for record in mine]) & np.isfinite(expected)
+        truth = np.array([record["truth"] for record in mine])
+        tasks = [record["base"] for record, kept in zip(mine, fresh, strict=True) if kept]
+        models[kind] = with_interval(model, expected[fresh], truth[fresh], tasks)
+        for record, value in zip(mine, expected, strict=True):
+            record["expected"] = value
+            ends = expit(logit(value) + np.array([models[kind].below, models[kind].above]))
+            record["low"], record["high"] = ends
+    judged = [r for r in records if r["seed"] < FIRST_FRESH and np.isfinite(r.get("expected", np.nan))]
+    judged = judged or [r for r in records if np.isfinite(r.get("expected", np.nan))]
+    show(console, judged)
+    if options.out:
+        text = json.dumps({"version": 1, "models": {k: asdict(m) for k, m in models.items()}})
+        options.out.write_text(text.replace('}, "', '},\n"') + "\n", encoding="utf-8")
+    if options.plot:
+        draw(judged, options.plot)
+
+
+def show(console: Console, records: list[Record]) -> None:
+    """Print the correlation of estimate and truth, and the share of truths inside the interval."""
+    table = Table("bridge", "fits", "tasks", "Spearman", "mean error", "inside, %", "width", box=MARKDOWN)
+    for kind in (*SIGNALS, "all"):
+        mine = [record for record in records if kind in ("all", record["kind"])]
+        if len(mine) < 3:
+            continue
+        expected, truth, low, high = (
+            np.array([record[name] for record in mine])
+            for name in ("expected", "truth", "low", "high")
+        )
+        inside = (low <= truth) & (truth <= high)
+        table.add_row(
+            kind,
+            str(len(mine)),
+            str(len({record["base"] for record in mine})),
+            f"{rank_correlation(expected, truth):.2f}",
+            f"{np.abs(expected - truth).mean():.3f}",
+            f"{100 * inside.mean():.0f}",
+            f"{(high - low).mean():.2f}",
+        )
+    console.print(table)
+    unlabelled = [r for r in records if r["known"] == "as given" and r["labels"] == "none"]
+    right = [(r["expected"] < RED or r["link"] == "none") == at_chance(r) for r in unlabelled]
+    if unlabelled:
+        chance = sum(map(at_chance, unlabelled))
+        console.print(
+            f"BridgeWarning without labels: right for {100 * np.mean(right):.1f} % of "
+            f"{len(right)} fits, {chance} of which are at chance"
+        )
+    table = Table("labels", "choices", "regret of the best estimate, points", box=MARKDOWN)
+    lost = regrets(records)
+    lost["all"] = [value for values in lost.values() for value in values]
+    for name, values in lost.items():
+        if values:
+            table.add_row(name, str(len(values)), f"{np.mean(values):.1f}")
+    console.print(table)
+
+
+def draw(records: list[Record], path: Path) -> None:
+    """Draw the precision of queries over the expected one, with the intervals."""
+    figure, axes = plt.subplots(figsize=(6, 5), layout="constrained")
+    for kind in SIGNALS:
+        mine = [record for record in records if record["kind"] == kind]
+        if mine:
+            expected = [record["expected"] for record in mine]
+            axes.scatter(expected, [r["truth"] for r in mine], s=10, alpha=0.6, label=NAMES[kind])
+    axes.plot([0, 1], [0, 1], color="grey", linewidth=1)
+    axes.set(xlabel="expected precision of the first ten", ylabel="measured", xlim=(0, 1), ylim=(0, 1))
+    axes.legend(frameon=False, title="known")
+    figure.savefig(path, dpi=110)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -273,6 +268,11 @@ def main() -> None:
     collecting.add_argument("--seconds", type=float, default=0.0, help="stop after this time")
     collecting.add_argument("--only", default="", help="jobs whose description has this text")
     collecting.set_defaults(run=collect)
+    calibrating = commands.add_parser("calibrate")
+    calibrating.add_argument("records", type=Path)
+    calibrating.add_argument("--out", type=Path, help="calibration file to write")
+    calibrating.add_argument("--plot", type=Path, help="picture to draw")
+    calibrating.set_defaults(run=calibrate)
     options = parser.parse_args()
     options.run(options)
 

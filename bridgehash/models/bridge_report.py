@@ -26,7 +26,7 @@ from .encoder import LinearEncoder
 from .training import Domains, Inputs, check_rows
 
 _SAMPLE = 400  # rows per domain
-_GREEN, _RED = 0.6, 0.25  # expected precision
+GREEN, RED = 0.6, 0.25  # expected precision
 _LEAST_ROWS = 100  # of a domain, to warn
 _FEW_ROWS = 500
 
@@ -79,9 +79,9 @@ of both domains would help most
     @property
     def verdict(self) -> Verdict:
         """Return "green" (good), "yellow" (partly) or "red" (no better than chance)."""
-        if self.expected < _RED or self.link == "none":
+        if self.expected < RED or self.link == "none":
             return "red"
-        return "green" if self.expected >= _GREEN else "yellow"
+        return "green" if self.expected >= GREEN else "yellow"
 
     @property
     def advice(self) -> str:

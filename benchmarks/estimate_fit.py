@@ -1,0 +1,158 @@
+"""The calibration of `estimate.py`: models of the precision by signals, and how good they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import logit
+from scipy.stats import spearmanr
+from sklearn.linear_model import Ridge
+
+from bridgehash.models.bridge_calibration import LogisticModel, kind_of
+
+Record = dict[str, Any]
+SIGNALS: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "columns": ("cycle_source", "halves", "clusters", "kept_target", "rank_target", "tight_target"),
+    "structure": ("structure_source", "structure_target", "clusters", "halves", "tight_target"),
+    "pairs": ("partner", "structure_source", "clusters", "halves", "tight_target"),
+    "source": ("purity", "cycle_class", "separable_votes", "raw_agreeing", "balance", "agreeing"),
+    "few": ("purity", "cycle_class", "separable_given_target", "clusters", "halves", "agreeing"),
+    "both": ("separable_target", "separable_source", "precision_given", "separable_votes"),
+}
+RIDGE = 10.0
+COVERED = 0.9
+LEAST_GAIN = 0.1  # of what is possible above chance, for a bridge that works
+_EDGE = 0.02  # precisions are cut to 0.02 to 0.98 before the logit
+
+
+def load(path: Path) -> list[Record]:
+    """Return the records, with the kind of bridge and the task without its size."""
+    records = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        record["signals"] = {
+            name: np.nan if value is None else value for name, value in record["signals"].items()
+        }
+        record["link"], record["seen"] = link_and_labels(record)
+        record["kind"] = kind_of(record["link"], record["seen"])
+        record["base"] = record["task"].partition("@")[0]
+        records.append(record)
+    return records
+
+
+def link_and_labels(record: Record) -> tuple[str, str]:
+    """Return what connects the domains of a record, and which labels are known."""
+    labels, same = record["labels"], np.isfinite(record["signals"]["raw"])
+    if labels.isdigit():
+        return "pairs", "none"
+    seen = "source" if record["known"] == "source" else labels
+    seen = {"one": "few", "three": "few"}.get(seen, seen)
+    if labels in ("both", "one", "three"):
+        return "labels", seen
+    if record["method"] == "ath-structural":
+        return "structure", seen
+    if same:
+        return "columns", seen
+    return ("structure" if record["method"] == "ath-propagated" else "none"), seen
+
+
+def fitted(records: Sequence[Record], names: Sequence[str]) -> LogisticModel:
+    """Return the model of some records, without an interval; each task has the same weight."""
+    X = np.array([[record["signals"].get(name, np.nan) for name in names] for record in records])
+    X = X.reshape(len(records), len(names)).astype(float)
+    y = logit(np.clip([record["truth"] for record in records], _EDGE, 1 - _EDGE))
+    base = [record["base"] for record in records]
+    weights = np.array([1.0 / base.count(task) for task in base])
+    weights *= len(records) / weights.sum()
+    mean, scale = np.zeros(len(names)), np.ones(len(names))
+    if names:
+        mean, scale = np.nanmean(X, axis=0), np.nanstd(X, axis=0) + 1e-3
+    Z = np.nan_to_num(np.clip((X - mean) / scale, -2.5, 2.5))
+    if names:
+        model = Ridge(RIDGE).fit(Z, y, sample_weight=weights)
+        coefficients, intercept = model.coef_, float(model.intercept_)
+    else:
+        coefficients, intercept = np.zeros(0), float(np.average(y, weights=weights))
+    numbers = [tuple(np.round(values, 5).tolist()) for values in (mean, scale, coefficients)]
+    return LogisticModel(tuple(names), *numbers, round(intercept, 5), 0.0, 0.0)
+
+
+def predicted(
+    records: Sequence[Record],
+    names: Sequence[str],
+    learns: Callable[[Record], bool],
+    group: str = "base",
+) -> np.ndarray:
+    """Return expected precisions, each by a model that has not seen the task of the record."""
+    found = np.full(len(records), np.nan)
+    for task in {record[group] for record in records}:
+        others = [record for record in records if record[group] != task and learns(record)]
+        if not others:
+            continue
+        model = fitted(others, names)
+        for i, record in enumerate(records):
+            if record[group] == task:
+                found[i] = model(record["signals"])[0]
+    return found
+
+
+def with_interval(
+    model: LogisticModel, expected: np.ndarray, truth: np.ndarray, tasks: Sequence[str]
+) -> LogisticModel:
+    """Add the quantiles of the errors of left-out tasks, so that 90 % of the truths are inside.
+
+    Errors of one task are alike, so the quantiles are those of the tasks, each of equal weight.
+    """
+    errors = logit(np.clip(truth, _EDGE, 1 - _EDGE)) - logit(np.clip(expected, 1e-6, 1 - 1e-6))
+    counts = np.array([list(tasks).count(task) for task in tasks])
+    n = len(set(tasks))
+    level = min(1.0, COVERED * (1 + 1 / n))  # as few tasks are known
+    low, high = _quantiles(errors, 1.0 / counts, ((1 - level) / 2, (1 + level) / 2))
+    return LogisticModel(
+        **{**asdict(model), "below": round(min(low, 0.0), 5), "above": round(max(high, 0.0), 5)}
+    )
+
+
+def _quantiles(values: np.ndarray, weights: np.ndarray, levels: Iterable[float]) -> list[float]:
+    order = np.argsort(values)
+    shares = np.cumsum(weights[order]) / weights.sum()
+    middle = shares - weights[order] / weights.sum() / 2
+    return [float(np.interp(level, middle, values[order])) for level in levels]
+
+
+def rank_correlation(expected: np.ndarray, truth: np.ndarray) -> float:
+    """Return Spearman's correlation."""
+    return float(spearmanr(expected, truth)[0])
+
+
+def regrets(records: Iterable[Record]) -> dict[str, list[float]]:
+    """Return what a choice by the estimate loses against the best method, by labels that are known.
+
+    One value per task and split: points of precision, over the methods that could be used.
+    """
+    groups: dict[tuple[Any, ...], list[Record]] = {}
+    for record in records:
+        if record["link"] == "none":  # `fit` says so before it learns
+            continue
+        seen = record["labels"] if record["known"] == "as given" else record["known"]
+        groups.setdefault((seen, record["task"], record["seed"], record["n_bits"]), []).append(record)
+    found: dict[str, list[float]] = {}
+    for (seen, *_), mine in groups.items():
+        if len(mine) > 1:
+            chosen = max(mine, key=lambda record: record["expected"])
+            best = max(record["truth"] for record in mine)
+            name = f"{seen} pairs" if seen.isdigit() else seen
+            found.setdefault(name, []).append(100 * (best - chosen["truth"]))
+    return found
+
+
+def at_chance(record: Record) -> bool:
+    """Whether the first ten items are hardly better than items drawn at random."""
+    gain = (record["truth"] - record["chance"]) / (1.0 - record["chance"])
+    return bool(gain < LEAST_GAIN)
