@@ -37,7 +37,6 @@ from estimate_fit import (
     with_interval,
 )
 from estimate_jobs import Job, jobs
-from matplotlib import pyplot as plt
 from recorded import DATA
 from rich.box import MARKDOWN
 from rich.console import Console
@@ -192,7 +191,9 @@ def calibrate(options: argparse.Namespace) -> None:
             record["expected"] = value
             ends = expit(logit(value) + np.array([models[kind].below, models[kind].above]))
             record["low"], record["high"] = ends
-    judged = [r for r in records if r["seed"] < FIRST_FRESH and np.isfinite(r.get("expected", np.nan))]
+    judged = [
+        r for r in records if r["seed"] < FIRST_FRESH and np.isfinite(r.get("expected", np.nan))
+    ]
     judged = judged or [r for r in records if np.isfinite(r.get("expected", np.nan))]
     show(console, judged)
     if options.out:
@@ -204,7 +205,9 @@ def calibrate(options: argparse.Namespace) -> None:
 
 def show(console: Console, records: list[Record]) -> None:
     """Print the correlation of estimate and truth, and the share of truths inside the interval."""
-    table = Table("bridge", "fits", "tasks", "Spearman", "mean error", "inside, %", "width", box=MARKDOWN)
+    table = Table(
+        "bridge", "fits", "tasks", "Spearman", "mean error", "inside, %", "width", box=MARKDOWN
+    )
     for kind in (*SIGNALS, "all"):
         mine = [record for record in records if kind in ("all", record["kind"])]
         if len(mine) < 3:
@@ -242,7 +245,9 @@ def show(console: Console, records: list[Record]) -> None:
 
 
 def draw(records: list[Record], path: Path) -> None:
-    """Draw the precision of queries over the expected one, with the intervals."""
+    """Draw the precision of queries over the expected one."""
+    import matplotlib.pyplot as plt
+
     figure, axes = plt.subplots(figsize=(6, 5), layout="constrained")
     for kind in SIGNALS:
         mine = [record for record in records if record["kind"] == kind]
@@ -250,7 +255,9 @@ def draw(records: list[Record], path: Path) -> None:
             expected = [record["expected"] for record in mine]
             axes.scatter(expected, [r["truth"] for r in mine], s=10, alpha=0.6, label=NAMES[kind])
     axes.plot([0, 1], [0, 1], color="grey", linewidth=1)
-    axes.set(xlabel="expected precision of the first ten", ylabel="measured", xlim=(0, 1), ylim=(0, 1))
+    axes.set(
+        xlabel="expected precision of the first ten", ylabel="measured", xlim=(0, 1), ylim=(0, 1)
+    )
     axes.legend(frameon=False, title="known")
     figure.savefig(path, dpi=110)
 

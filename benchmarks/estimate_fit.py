@@ -141,7 +141,9 @@ def regrets(records: Iterable[Record]) -> dict[str, list[float]]:
         if record["link"] == "none":  # `fit` says so before it learns
             continue
         seen = record["labels"] if record["known"] == "as given" else record["known"]
-        groups.setdefault((seen, record["task"], record["seed"], record["n_bits"]), []).append(record)
+        groups.setdefault((seen, record["task"], record["seed"], record["n_bits"]), []).append(
+            record
+        )
     found: dict[str, list[float]] = {}
     for (seen, *_), mine in groups.items():
         if len(mine) > 1:
