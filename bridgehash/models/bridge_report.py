@@ -196,7 +196,7 @@ def report_of(
         sides.append(_side(encoder, X, chosen, y, sure))
     same = same_columns(data, i, j)
     signals = bridge_signals(*sides, same_space=same, pairs=_within(pairs, samples))
-    used = model.used_inputs()
+    used = model.used_inputs() if hasattr(model, "about") else set()
     link = _link(model, used, given, pairs, same=same, frozen=frozen)
     labels = _labels(given)
     expected, low, high = calibrated(signals, link, labels)

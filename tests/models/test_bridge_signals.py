@@ -45,8 +45,8 @@ def test_a_right_bridge_is_told_from_chance(right):
 
 def test_classes_that_are_exchanged_lower_the_structure(right):
     source, target = right
-    X, y = rows(1)
-    wrong = codes(rows(1)[0])[np.argsort(np.argsort((y + 1) % CLASSES, kind="stable"))]
+    Z, y = rows(1)
+    wrong = codes(Z)[np.argsort(np.argsort((y + 1) % CLASSES, kind="stable"))]
     exchanged = Side(target.U, wrong.astype(np.float32), y, None, N)
     good = bridge_signals(source, target, same_space=False)
     bad = bridge_signals(source, exchanged, same_space=False)

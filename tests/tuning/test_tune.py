@@ -34,7 +34,7 @@ def test_labels_judge_candidates_by_rows_that_are_left_out(data):
 
 
 def test_without_labels_of_the_target_the_estimate_judges(data):
-    X, Z, _ = data
+    X, _, _ = data
     result = tune(X, X[::2], methods=["ath-unsupervised", "itq"], n_bits=[16])
     assert result.by == "estimate"
     expected = [each.expected for each in result.candidates]
@@ -72,7 +72,7 @@ def test_methods_suit_the_labels_and_feature_spaces(data):
 
 
 def test_wrong_arguments_are_errors(data):
-    X, Z, y = data
+    X, Z, _ = data
     with pytest.raises(InputError, match="n_bits"):
         tune(X, Z, n_bits=[])
     with pytest.raises(InputError, match="did you mean 'itq'"):
