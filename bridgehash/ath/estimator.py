@@ -573,6 +573,7 @@ class ATH(BaseTransferHasher):
         if joined.classes_ is not None:
             self.classes_, self.class_codes_ = joined.classes_, joined.class_codes_
         self._keep_words()
+        self.bridge_report_ = joined.bridge_report_
         return self
 
     def _keep_words(self) -> None:

@@ -23,7 +23,6 @@ from .._core.errors import BridgeWarning, InputError
 from .._core.progress import progress
 from .._core.validation import check_labels, class_ids
 from ..models.base import BaseTransferHasher
-from ..models.bridge_report import bridge_report
 from ..models.columns import columns_correspond
 from ..models.training import check_rows
 from ..registry import find_method, inner_estimator
@@ -192,7 +191,8 @@ class _Trial:
             warnings.simplefilter("ignore", BridgeWarning)
             warnings.simplefilter("ignore", ConvergenceWarning)
             fitted = clone(hasher).fit(self.X_s, self.X_t, **self.given)
-            report = bridge_report(fitted, self.X_s, self.X_t, **self.given)
+            report = fitted.bridge_report_
+            assert report is not None  # both domains have rows
             expected, low, high = report.expected, report.low, report.high
             if self.folds:
                 scores = list(self._scores(hasher))
