@@ -51,7 +51,6 @@ from bridgehash.models.bridge_report import RED, Known, sampled_signals
 from bridgehash.registry import find_method
 
 NAMES = {
-    "none": "nothing",
     "columns": "common columns",
     "structure": "structure",
     "pairs": "pairs",
@@ -228,7 +227,7 @@ def show(console: Console, records: list[Record]) -> None:
         )
     console.print(table)
     unlabelled = [r for r in records if r["known"] == "as given" and r["labels"] == "none"]
-    right = [(r["expected"] < RED or r["link"] == "none") == at_chance(r) for r in unlabelled]
+    right = [(r["expected"] < RED) == at_chance(r) for r in unlabelled]
     if unlabelled:
         chance = sum(map(at_chance, unlabelled))
         console.print(

@@ -13,13 +13,12 @@ from scipy.special import logit
 from scipy.stats import spearmanr
 from sklearn.linear_model import Ridge
 
-from bridgehash.models.bridge_calibration import LogisticModel, kind_of
+from bridgehash.models.bridge_calibration import EDGE, FAR, LogisticModel, kind_of, scaled
 
 Record = dict[str, Any]
 SIGNALS: dict[str, tuple[str, ...]] = {
-    "none": (),
     "columns": ("cycle_source", "halves", "clusters", "kept_target", "rank_target", "tight_target"),
-    "structure": ("structure_source", "structure_target", "clusters", "halves", "tight_target"),
+    "structure": ("structure", "cycle", "clusters", "halves", "mixing", "tight_target"),
     "pairs": ("partner", "structure_source", "clusters", "halves", "tight_target"),
     "source": ("purity", "cycle_class", "separable_votes", "raw_agreeing", "balance", "agreeing"),
     "few": ("purity", "cycle_class", "separable_given_target", "clusters", "halves", "agreeing"),
@@ -28,7 +27,6 @@ SIGNALS: dict[str, tuple[str, ...]] = {
 RIDGE = 10.0
 COVERED = 0.9
 LEAST_GAIN = 0.1  # of what is possible above chance, for a bridge that works
-_EDGE = 0.02  # precisions are cut to 0.02 to 0.98 before the logit
 
 
 def load(path: Path) -> list[Record]:
@@ -39,6 +37,9 @@ def load(path: Path) -> list[Record]:
         record["signals"] = {
             name: np.nan if value is None else value for name, value in record["signals"].items()
         }
+        for name in ("cycle", "structure"):
+            pair = (record["signals"][f"{name}_{side}"] for side in ("source", "target"))
+            record["signals"][name] = min(pair)
         record["link"], record["seen"] = link_and_labels(record)
         record["kind"] = kind_of(record["link"], record["seen"])
         record["base"] = record["task"].partition("@")[0]
@@ -64,16 +65,21 @@ def link_and_labels(record: Record) -> tuple[str, str]:
 
 def fitted(records: Sequence[Record], names: Sequence[str]) -> LogisticModel:
     """Return the model of some records, without an interval; each task has the same weight."""
-    X = np.array([[record["signals"].get(name, np.nan) for name in names] for record in records])
+    X = np.array(
+        [
+            [scaled(name, record["signals"].get(name, np.nan)) for name in names]
+            for record in records
+        ]
+    )
     X = X.reshape(len(records), len(names)).astype(float)
-    y = logit(np.clip([record["truth"] for record in records], _EDGE, 1 - _EDGE))
+    y = logit(np.clip([record["truth"] for record in records], EDGE, 1 - EDGE))
     base = [record["base"] for record in records]
     weights = np.array([1.0 / base.count(task) for task in base])
     weights *= len(records) / weights.sum()
     mean, scale = np.zeros(len(names)), np.ones(len(names))
     if names:
         mean, scale = np.nanmean(X, axis=0), np.nanstd(X, axis=0) + 1e-3
-    Z = np.nan_to_num(np.clip((X - mean) / scale, -2.5, 2.5))
+    Z = np.nan_to_num(np.clip((X - mean) / scale, -FAR, FAR))
     if names:
         model = Ridge(RIDGE).fit(Z, y, sample_weight=weights)
         coefficients, intercept = model.coef_, float(model.intercept_)
@@ -109,7 +115,7 @@ def with_interval(
 
     Errors of one task are alike, so the quantiles are those of the tasks, each of equal weight.
     """
-    errors = logit(np.clip(truth, _EDGE, 1 - _EDGE)) - logit(np.clip(expected, 1e-6, 1 - 1e-6))
+    errors = logit(np.clip(truth, EDGE, 1 - EDGE)) - logit(np.clip(expected, 1e-6, 1 - 1e-6))
     counts = np.array([list(tasks).count(task) for task in tasks])
     n = len(set(tasks))
     level = min(1.0, COVERED * (1 + 1 / n))  # as few tasks are known
@@ -138,8 +144,6 @@ def regrets(records: Iterable[Record]) -> dict[str, list[float]]:
     """
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
-        if record["link"] == "none":  # `fit` says so before it learns
-            continue
         seen = record["labels"] if record["known"] == "as given" else record["known"]
         groups.setdefault((seen, record["task"], record["seed"], record["n_bits"]), []).append(
             record

@@ -15,7 +15,15 @@ from importlib.resources import files
 import numpy as np
 from scipy.special import expit
 
-_FAR = 2.5  # deviations from the mean of the calibration, beyond which signals are cut
+FAR = 4.0  # deviations from the mean of the calibration, beyond which signals are cut
+EDGE = 0.02  # shares are cut to 0.02 to 0.98 before their logit is taken
+SHARES = frozenset(  # signals that are shares of rows; their logit counts
+    (
+        "purity", "cycle_class", "agreeing", "raw_agreeing", "precision_given", "balance",
+        "separable_source", "separable_target", "separable_votes", "separable_given_source",
+        "separable_given_target",
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,11 +44,19 @@ class LogisticModel:
         for name, mean, scale, weight in zip(
             self.signals, self.mean, self.scale, self.weights, strict=True
         ):
-            value = signals.get(name, np.nan)
+            value = scaled(name, signals.get(name, np.nan))
             if np.isfinite(value):
-                logit += weight * float(np.clip((value - mean) / scale, -_FAR, _FAR))
+                logit += weight * float(np.clip((value - mean) / scale, -FAR, FAR))
         expected, low, high = expit([logit, logit + self.below, logit + self.above])
         return float(expected), float(low), float(high)
+
+
+def scaled(name: str, value: float) -> float:
+    """Return the logit of a signal that is a share, other signals as they are."""
+    if name not in SHARES:
+        return value
+    share = np.clip(value, EDGE, 1.0 - EDGE)
+    return float(np.log(share / (1.0 - share)))
 
 
 def kind_of(link: str, labels: str) -> str:
@@ -48,8 +64,12 @@ def kind_of(link: str, labels: str) -> str:
 
     >>> kind_of("columns", "none"), kind_of("columns", "source"), kind_of("pairs", "both")
     ('columns', 'source', 'pairs')
+    >>> kind_of("none", "none")
+    'structure'
     """
-    return link if labels == "none" or link in ("pairs", "none") else labels
+    if labels != "none" and link != "pairs":
+        return labels
+    return link if link in ("columns", "pairs") else "structure"
 
 
 def calibrated(signals: Mapping[str, float], link: str, labels: str) -> tuple[float, float, float]:
@@ -68,9 +88,7 @@ def calibrated(signals: Mapping[str, float], link: str, labels: str) -> tuple[fl
     -------
     expected, low, high : float
     """
-    models = _models()
-    kind = kind_of(link, labels)
-    return models.get(kind, models["columns"])(signals)
+    return _models()[kind_of(link, labels)](signals)
 
 
 @cache

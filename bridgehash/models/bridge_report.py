@@ -79,7 +79,7 @@ of both domains would help most
     @property
     def verdict(self) -> Verdict:
         """Return "green" (good), "yellow" (partly) or "red" (no better than chance)."""
-        if self.expected < RED or self.link == "none":
+        if self.expected < RED:
             return "red"
         return "green" if self.expected >= GREEN else "yellow"
 

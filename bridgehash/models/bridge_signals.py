@@ -123,6 +123,8 @@ def bridge_signals(
         "n_source": float(np.log10(source.n_rows)),
         "n_target": float(np.log10(target.n_rows)),
     }
+    for name in ("cycle", "structure"):
+        found[name] = min(found[f"{name}_source"], found[f"{name}_target"])
     raw = None
     found |= dict.fromkeys(("raw", "raw_cycle", "raw_contrast"), np.nan)
     if same_space:
