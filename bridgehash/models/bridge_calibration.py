@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -94,11 +95,9 @@ def calibrated(signals: Mapping[str, float], link: str, labels: str) -> tuple[fl
 @cache
 def _models() -> dict[str, LogisticModel]:
     text = files(__package__).joinpath("bridge_calibration.json").read_text(encoding="utf-8")
-    return {
-        kind: LogisticModel(**{key: _tuple(value) for key, value in model.items()})
-        for kind, model in json.loads(text)["models"].items()
-    }
+    found: dict[str, dict[str, Any]] = json.loads(text, object_hook=_with_tuples)["models"]
+    return {kind: LogisticModel(**model) for kind, model in found.items()}
 
 
-def _tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
+def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(each) if isinstance(each, list) else each for key, each in values.items()}

@@ -194,11 +194,8 @@ def report_of(
         chosen = np.sort(rng.choice(n, min(n, _SAMPLE), replace=False))
         samples.append(chosen)
         sides.append(_side(encoder, X, chosen, y, sure))
-    same = same_columns(data, i, j)
-    signals = bridge_signals(*sides, same_space=same, pairs=_within(pairs, samples))
-    used = model.used_inputs() if hasattr(model, "about") else set()
-    link = _link(model, used, given, pairs, same=same, frozen=frozen)
-    labels = _labels(given)
+    link, labels = _link(model, data, i, j, frozen=frozen), _labels(given)
+    signals = bridge_signals(*sides, same_space=link == "columns", pairs=_within(pairs, samples))
     expected, low, high = calibrated(signals, link, labels)
     names = (data.names[i], data.names[j])
     fewest = min(X.shape[0] for X in rows)
@@ -237,26 +234,20 @@ def _side(encoder: LinearEncoder, X: Any, chosen: Ids, y: Ids | None, sure: Ids 
     return Side.of(to_numpy(Z), B, None if y is None else y[chosen], given, X.shape[0])
 
 
-def _link(
-    model: Any,
-    used: Any,
-    given: Sequence[Ids | None],
-    pairs: Ids | None,
-    *,
-    same: bool,
-    frozen: bool,
-) -> Link:
-    """Return what connects the domains: the most certain of what is known."""
+def _link(model: Any, data: Domains, i: int, j: int, *, frozen: bool) -> Link:
+    """Return what connects two domains: the most certain of what is known."""
+    used = model.used_inputs() if hasattr(model, "about") else set()
+    pairs = data.two(i, j).pairs
     if pairs is not None and len(pairs) and "pairs" in used:
         return "pairs"
-    labelled = [y is not None and bool((y >= 0).any()) for y in given]
+    labelled = [y is not None and bool((y >= 0).any()) for y in (data.y[i], data.y[j])]
     if all(labelled) and {"y_source", "y_target"} <= set(used):
         return "labels"
     if frozen:
         return "frozen"
     if getattr(model, "agreement_", None) is not None:  # it has searched for a match
         return "structure"
-    if same:
+    if same_columns(data, i, j):
         return "columns"
     matched = getattr(model, "completion", None) is not None and any(labelled)
     return "structure" if matched else "none"

@@ -20,7 +20,7 @@ from .._core.linalg import Array, drawn_clusters, expected_places, pca, unit_row
 
 Ids = NDArray[np.intp]
 _NEAREST = 10
-_CLUSTERS, _COMPONENTS, _EXCHANGES = 10, 32, 200
+_CLUSTERS, _COMPONENTS = 10, 32
 _TINY, _SMALL = 1e-12, 1e-9
 
 
@@ -100,7 +100,6 @@ def bridge_signals(
         "cycle_source": relative_similarity(back @ there, source),
         "cycle_target": relative_similarity(there @ back, target),
         "clusters": _information(target.clusters.T @ there @ source.clusters),
-        "margin": _margin(source, target, there),
         "halves": _halves(source.B, target.B),
         "mixing": _mixing(D, source.D, target.D),
         "reach_source": _reach(there),
@@ -255,24 +254,6 @@ def _mixing(D: Array, D_s: Array, D_t: Array) -> float:
         share = _nearest(np.hstack([across, own]))[:, :n].sum(axis=1).mean()
         scores.append(float(share) / (n / (n + len(own) - 1)))
     return float(np.mean(scores))
-
-
-def _margin(source: Side, target: Side, there: Array) -> float:
-    """Return how much better clusters match than after exchanging those of one domain at random.
-
-    The similarities of target clusters are correlated with those of the source clusters that they
-    are assigned to; the best of many exchanges is subtracted. A match that is one of many equally
-    good ones has no margin.
-    """
-    C_s, C_t = (
-        side.clusters / np.maximum(side.clusters.sum(axis=0), 1.0) for side in (source, target)
-    )
-    A, wanted = C_s.T @ source.S @ C_s, C_t.T @ target.S @ C_t
-    M = _shares(C_t.T @ there @ source.clusters)
-    rng = np.random.RandomState(0)
-    orders = [np.arange(len(A)), *(rng.permutation(len(A)) for _ in range(_EXCHANGES))]
-    scores = [_correlation(M @ A[np.ix_(o, o)] @ M.T, wanted) for o in orders]
-    return float(scores[0] - np.quantile(scores[1:], 0.99))
 
 
 def _reach(P: Array) -> float:
