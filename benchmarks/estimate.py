@@ -47,7 +47,7 @@ from bridgehash.bench.runner import few_labels
 from bridgehash.datasets.task import TransferTask, parse_task
 from bridgehash.metrics import evaluate
 from bridgehash.models.bridge_calibration import LogisticModel
-from bridgehash.models.bridge_report import RED, Known, sampled_signals
+from bridgehash.models.bridge_report import RED, bridge_report
 from bridgehash.registry import find_method
 
 NAMES = {
@@ -109,30 +109,14 @@ def run(job: Job, folder: Path) -> list[dict[str, Any]]:
         "warnings": sorted({type(each.message).__name__ for each in caught}),
         "seconds": seconds,
     }
-    known = [("as given", given)]
-    if not given:
-        known.append(("source", {"y_source": split.y_source}))
-    records = []
-    for name, labels in known:
-        started = time.process_time()
-        signals = signals_of(hasher, split, labels)
-        took = time.process_time() - started
-        records.append(about | {"known": name, "signals": signals, "report_seconds": took})
-    return records
-
-
-def signals_of(hasher: Any, split: TransferTask, given: dict[str, Any]) -> dict[str, float]:
-    completed = getattr(hasher, "_completed_labels", None) or (None, None)
-    known = []
-    for name, estimated in zip(("y_source", "y_target"), completed, strict=True):
-        y = given.get(name)
-        known.append(Known(y if estimated is None else estimated, y))
-    return sampled_signals(
-        (hasher.source_encoder_, hasher.target_encoder_),
-        (split.X_source, split.X_target),
-        (known[0], known[1]),
-        given.get("pairs"),
-    )
+    reports = {"as given": hasher.bridge_report_}
+    if not given:  # what labels of the source would tell about the same fit
+        more = {"y_source": split.y_source}
+        reports["source"] = bridge_report(hasher, split.X_source, split.X_target, **more)
+    return [
+        about | {"known": name, "link": found.link, "seen": found.labels, "signals": found.signals}
+        for name, found in reports.items()
+    ]
 
 
 def collect(options: argparse.Namespace) -> None:

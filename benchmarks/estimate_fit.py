@@ -40,7 +40,8 @@ def load(path: Path) -> list[Record]:
         for name in ("cycle", "structure"):
             pair = (record["signals"][f"{name}_{side}"] for side in ("source", "target"))
             record["signals"][name] = min(pair)
-        record["link"], record["seen"] = link_and_labels(record)
+        if "link" not in record:
+            record["link"], record["seen"] = link_and_labels(record)
         record["kind"] = kind_of(record["link"], record["seen"])
         record["base"] = record["task"].partition("@")[0]
         records.append(record)

@@ -420,7 +420,6 @@ class ATH(BaseTransferHasher):
         }
         self.classes_, self.class_codes_ = class_codes(data, result.codes)
         warn_of_private(result.completed)
-        self._completed_labels = result.completed.y[:2]
         found = Counterparts.of(result.completed)
         self.shared_classes_ = None if found is None else found.shared
         self.private_classes_ = {} if found is None else found.private

@@ -274,35 +274,3 @@ def _within(pairs: Ids | None, samples: Sequence[Ids]) -> Ids | None:
         inside &= rows[place] == column
         places.append(place)
     return np.column_stack(places)[inside]
-
-
-@dataclass(frozen=True)
-class Known:
-    """Class ids of the rows of a domain, and which of them were given; the rest is estimated."""
-
-    y: Ids | None = None
-    given: Ids | None = None
-
-
-def sampled_signals(
-    encoders: tuple[LinearEncoder, LinearEncoder],
-    rows: tuple[Any, Any],
-    known: tuple[Known, Known] = (Known(), Known()),
-    pairs: Ids | None = None,
-    same_space: bool | None = None,
-) -> dict[str, float]:
-    """Return the signals of a sample of the training rows of two domains."""
-    samples, sides = [], []
-    rng = np.random.default_rng(0)
-    for encoder, X, labels in zip(encoders, rows, known, strict=True):
-        n = X.shape[0]
-        chosen = np.sort(rng.choice(n, min(n, _SAMPLE), replace=False))
-        samples.append(chosen)
-        Z = X.take(chosen) if isinstance(X, Blocks) else take_rows(X, chosen)
-        B = unpack(to_numpy(encoder.encode(Z)), encoder.n_bits)
-        y = None if labels.y is None else labels.y[chosen]
-        given = None if labels.given is None else labels.given[chosen] >= 0
-        sides.append(Side.of(to_numpy(Z), B, y, given, n))
-    if same_space is None:
-        same_space = rows[0].shape[1] == rows[1].shape[1] and columns_correspond(*rows)
-    return bridge_signals(sides[0], sides[1], same_space=same_space, pairs=_within(pairs, samples))
