@@ -2,10 +2,17 @@
 
     python benchmarks/estimate.py collect --record FILE [--data FOLDER] [--splits 100,0,101,1]
         [--jobs 2] [--seconds 0]
+    python benchmarks/estimate.py calibrate FILE [--out bridgehash/models/bridge_calibration.json]
+        [--record docs/results/records/estimate.json] [--plot docs/reliability.png]
 
 `collect` fits methods to tasks of the data pack ($BRIDGEHASH_DATA, or ../shared/data) and appends
 one line per fit and set of known labels to FILE: the signals, the precision of the first ten items
 of held-out queries, and the time. Finished work is skipped, so it can be continued.
+
+`calibrate` learns the expected precision from splits 100 and up, and judges it by splits 0 to 99 if
+there are any: each task by models and intervals that were learned from other tasks. It prints the
+correlation of estimate and truth, the share of truths inside the interval, how often
+`BridgeWarning` is right, and what a choice by the estimate loses against the best method.
 """
 
 from __future__ import annotations
@@ -26,27 +33,27 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from estimate_fit import (
+    COLUMNS,
     SIGNALS,
     Record,
     at_chance,
+    figures,
     fitted,
     load,
-    predicted,
-    rank_correlation,
+    predict,
     regrets,
     with_interval,
 )
 from estimate_jobs import Job, jobs
-from recorded import DATA
+from recorded import DATA, Recorder, add_option
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
-from scipy.special import expit, logit
 
+from bridgehash._core.linalg import unit_rows
 from bridgehash.bench.runner import few_labels
 from bridgehash.datasets.task import TransferTask, parse_task
 from bridgehash.metrics import evaluate
-from bridgehash.models.bridge_calibration import LogisticModel
 from bridgehash.models.bridge_report import RED, bridge_report
 from bridgehash.registry import find_method
 
@@ -103,6 +110,7 @@ def run(job: Job, folder: Path) -> list[dict[str, Any]]:
         "truth": scores.precision_at_10,
         "area": scores.radius_pr_area,
         "chance": float(shares @ counts / counts.sum()),
+        "own": own_precision(split),
         "rows": [len(split.X_source), len(split.X_target)],
         "widths": [split.X_source.shape[1], split.X_target.shape[1]],
         "agreement": getattr(hasher, "agreement_", None),
@@ -117,6 +125,13 @@ def run(job: Job, folder: Path) -> list[dict[str, Any]]:
         about | {"known": name, "link": found.link, "seen": found.labels, "signals": found.signals}
         for name, found in reports.items()
     ]
+
+
+def own_precision(split: TransferTask) -> float:
+    """Return the precision of the ten nearest target rows by cosine: search without a bridge."""
+    U, V = (unit_rows(X - split.X_target.mean(axis=0)) for X in (split.X_query, split.X_target))
+    near = np.argpartition(-(U @ V.T), 10, axis=1)[:, :10]
+    return float((split.y_target[near] == split.y_query[:, None]).mean())
 
 
 def collect(options: argparse.Namespace) -> None:
@@ -155,30 +170,25 @@ def collect(options: argparse.Namespace) -> None:
 
 
 def calibrate(options: argparse.Namespace) -> None:
-    """Fit the calibration, print how good it is, and write it."""
+    """Fit the calibration, print how good it is for tasks that it has not seen, and write it."""
     records = load(options.records)
-    learned = [record for record in records if record["seed"] >= FIRST_FRESH] or records
-    console = Console(width=120)
-    models: dict[str, LogisticModel] = {}
+    fresh = [record["seed"] >= FIRST_FRESH for record in records]
+    for record, learned in zip(records, fresh, strict=True):
+        record["learned"] = learned or not any(fresh)
+    models = {}
     for kind, names in SIGNALS.items():
         mine = [record for record in records if record["kind"] == kind]
         if len({record["base"] for record in mine}) < 3:
+            print(f"{kind}: too few tasks")
             continue
-        expected = predicted(mine, names, lambda record: record in learned)
-        model = fitted([record for record in mine if record in learned], names)
-        fresh = np.array([record in learned for record in mine]) & np.isfinite(expected)
-        truth = np.array([record["truth"] for record in mine])
-        tasks = [record["base"] for record, kept in zip(mine, fresh, strict=True) if kept]
-        models[kind] = with_interval(model, expected[fresh], truth[fresh], tasks)
-        for record, value in zip(mine, expected, strict=True):
-            record["expected"] = value
-            ends = expit(logit(value) + np.array([models[kind].below, models[kind].above]))
-            record["low"], record["high"] = ends
-    judged = [
-        r for r in records if r["seed"] < FIRST_FRESH and np.isfinite(r.get("expected", np.nan))
-    ]
-    judged = judged or [r for r in records if np.isfinite(r.get("expected", np.nan))]
-    show(console, judged)
+        predict(mine, names)
+        learned = [record for record in mine if record["learned"]]
+        models[kind] = with_interval(fitted(learned, names), learned)
+    known = [record for record in records if "expected" in record]
+    judged = [record for record in known if record["seed"] < FIRST_FRESH] or known
+    recorder = Recorder(options.record, sorted({record["seed"] for record in judged}))
+    show(judged, recorder)
+    recorder.write()
     if options.out:
         text = json.dumps({"version": 1, "models": {k: asdict(m) for k, m in models.items()}})
         options.out.write_text(text.replace('}, "', '},\n"') + "\n", encoding="utf-8")
@@ -186,45 +196,50 @@ def calibrate(options: argparse.Namespace) -> None:
         draw(judged, options.plot)
 
 
-def show(console: Console, records: list[Record]) -> None:
-    """Print the correlation of estimate and truth, and the share of truths inside the interval."""
-    table = Table(
-        "bridge", "fits", "tasks", "Spearman", "mean error", "inside, %", "width", box=MARKDOWN
-    )
+def show(records: list[Record], recorder: Recorder) -> None:
+    """Print how good estimates, intervals, warnings and choices are."""
+    console = Console(width=120)
+    table = Table("known", *COLUMNS, box=MARKDOWN)
     for kind in (*SIGNALS, "all"):
         mine = [record for record in records if kind in ("all", record["kind"])]
         if len(mine) < 3:
             continue
-        expected, truth, low, high = (
-            np.array([record[name] for record in mine])
-            for name in ("expected", "truth", "low", "high")
-        )
-        inside = (low <= truth) & (truth <= high)
-        table.add_row(
-            kind,
-            str(len(mine)),
-            str(len({record["base"] for record in mine})),
-            f"{rank_correlation(expected, truth):.2f}",
-            f"{np.abs(expected - truth).mean():.3f}",
-            f"{100 * inside.mean():.0f}",
-            f"{(high - low).mean():.2f}",
-        )
+        values = figures(mine)
+        for name, value in zip(COLUMNS, values, strict=True):
+            recorder.add([value], kind, name)
+        table.add_row(kind, *(f"{value:.3g}" for value in values))
     console.print(table)
     unlabelled = [r for r in records if r["known"] == "as given" and r["labels"] == "none"]
-    right = [(r["expected"] < RED) == at_chance(r) for r in unlabelled]
-    if unlabelled:
-        chance = sum(map(at_chance, unlabelled))
-        console.print(
-            f"BridgeWarning without labels: right for {100 * np.mean(right):.1f} % of "
-            f"{len(right)} fits, {chance} of which are at chance"
-        )
-    table = Table("labels", "choices", "regret of the best estimate, points", box=MARKDOWN)
+    for name, mine in (
+        ("common columns", [r for r in unlabelled if r["link"] == "columns"]),
+        ("structure", [r for r in unlabelled if r["link"] == "structure"]),
+        ("nothing", [r for r in unlabelled if r["link"] == "none"]),
+        ("no labels", unlabelled),
+    ):
+        if mine:
+            right = [warned(record) == at_chance(record) for record in mine]
+            failed = sum(map(at_chance, mine))
+            recorder.add([100 * float(np.mean(right))], "warning", name, "right")
+            recorder.add([float(len(mine))], "warning", name, "fits")
+            recorder.add([float(failed)], "warning", name, "chance")
+            console.print(
+                f"BridgeWarning, {name}: right for {100 * np.mean(right):.1f} % of {len(mine)} "
+                f"fits; {failed} are at chance"
+            )
+    table = Table("labels", "choices", "regret, points", box=MARKDOWN)
     lost = regrets(records)
     lost["all"] = [value for values in lost.values() for value in values]
     for name, values in lost.items():
         if values:
+            recorder.add([float(np.mean(values))], "regret", name, "points")
+            recorder.add([float(len(values))], "regret", name, "choices")
             table.add_row(name, str(len(values)), f"{np.mean(values):.1f}")
     console.print(table)
+
+
+def warned(record: Record) -> bool:
+    """Whether a fit warns with `BridgeWarning`: by its estimate, or as nothing connects domains."""
+    return bool(record["expected"] < RED or record["link"] == "none")
 
 
 def draw(records: list[Record], path: Path) -> None:
@@ -261,6 +276,7 @@ def main() -> None:
     calibrating = commands.add_parser("calibrate")
     calibrating.add_argument("records", type=Path)
     calibrating.add_argument("--out", type=Path, help="calibration file to write")
+    add_option(calibrating)
     calibrating.add_argument("--plot", type=Path, help="picture to draw")
     calibrating.set_defaults(run=calibrate)
     options = parser.parse_args()
