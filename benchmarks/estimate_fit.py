@@ -16,13 +16,19 @@ from sklearn.linear_model import Ridge
 from bridgehash.models.bridge_calibration import EDGE, FAR, LogisticModel, kind_of, scaled
 
 Record = dict[str, Any]
-SIGNALS: dict[str, tuple[str, ...]] = {
-    "columns": ("cycle_source", "halves", "clusters", "kept_target", "rank_target", "tight_target"),
-    "structure": ("structure", "cycle", "clusters", "halves", "mixing", "tight_target"),
-    "pairs": ("partner", "structure_source", "clusters", "halves", "tight_target"),
-    "source": ("purity", "cycle_class", "separable_votes", "raw_agreeing", "balance", "agreeing"),
-    "few": ("purity", "cycle_class", "separable_given_target", "clusters", "halves", "agreeing"),
-    "both": ("separable_target", "separable_source", "precision_given", "separable_votes"),
+SIGNALS: dict[str, tuple[str, ...]] = {  # by kind; chosen on splits 100 and up
+    "columns": ("clusters", "reach_target", "tight_source"),
+    "structure": ("agreement", "cycle", "structure", "halves"),
+    "pairs": ("cycle", "structure", "clusters"),
+    "source": ("separable_votes", "raw_agreeing", "balance"),
+    "few": (
+        "separable_given_source",
+        "separable_given_target",
+        "cycle_class",
+        "clusters",
+        "halves",
+    ),
+    "both": ("separable_target", "separable_votes", "precision_given", "n_target"),
 }
 RIDGE = 10.0
 COVERED = 0.9
@@ -37,6 +43,7 @@ def load(path: Path) -> list[Record]:
         record["signals"] = {
             name: np.nan if value is None else value for name, value in record["signals"].items()
         }
+        record["signals"]["agreement"] = record["agreement"] or 0.0
         for name in ("cycle", "structure"):
             pair = (record["signals"][f"{name}_{side}"] for side in ("source", "target"))
             record["signals"][name] = min(pair)

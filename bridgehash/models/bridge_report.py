@@ -26,7 +26,7 @@ from .encoder import LinearEncoder
 from .training import Domains, Inputs, check_rows
 
 _SAMPLE = 400  # rows per domain
-GREEN, RED = 0.6, 0.25  # expected precision
+GREEN, RED = 0.6, 0.2  # expected precision
 _LEAST_ROWS = 100  # of a domain, to warn
 _FEW_ROWS = 500
 
@@ -196,6 +196,7 @@ def report_of(
         sides.append(_side(encoder, X, chosen, y, sure))
     link, labels = _link(model, data, i, j, frozen=frozen), _labels(given)
     signals = bridge_signals(*sides, same_space=link == "columns", pairs=_within(pairs, samples))
+    signals["agreement"] = float(getattr(model, "agreement_", None) or 0.0)
     expected, low, high = calibrated(signals, link, labels)
     names = (data.names[i], data.names[j])
     fewest = min(X.shape[0] for X in rows)
