@@ -27,7 +27,8 @@ from .training import Domains, Inputs, check_rows
 
 _SAMPLE = 400  # rows per domain
 GREEN, RED = 0.6, 0.2  # expected precision
-_LEAST_ROWS = 100  # of a domain, to warn
+LEAST_GAIN = 0.1  # above chance, of what is possible
+_LEAST_ROWS = 50  # of a domain, to warn
 _FEW_ROWS = 500
 
 Link = Literal["labels", "pairs", "frozen", "columns", "structure", "none"]
@@ -79,9 +80,18 @@ of both domains would help most
     @property
     def verdict(self) -> Verdict:
         """Return "green" (good), "yellow" (partly) or "red" (no better than chance)."""
-        if self.expected < RED:
+        if self.expected < self.least:
             return "red"
         return "green" if self.expected >= GREEN else "yellow"
+
+    @property
+    def least(self) -> float:
+        """Return the precision below which search is hardly better than chance.
+
+        Chance is known if there are labels of the source: the share of pairs of equal class.
+        """
+        chance = self.signals.get("chance", np.nan)
+        return RED if np.isnan(chance) else chance + LEAST_GAIN * (1.0 - chance)
 
     @property
     def advice(self) -> str:
@@ -203,8 +213,11 @@ def report_of(
     return BridgeReport(names, link, labels, expected, low, high, fewest, signals)
 
 
-def same_columns(data: Domains, i: int, j: int) -> bool:
-    """Whether the columns of two domains mean the same, as the fit has found or by their rows."""
+def same_columns(model: Any, data: Domains, i: int, j: int) -> bool:
+    """Whether the columns of two domains mean the same: as set, as the fit found, or by rows."""
+    setting = getattr(model, "feature_space", "auto")
+    if setting != "auto":
+        return bool(setting == "same")
     if data.spaces or data.X[i].shape[1] != data.X[j].shape[1]:
         return data.alike(i, j)
     return columns_correspond(data.X[i], data.X[j])
@@ -248,7 +261,7 @@ def _link(model: Any, data: Domains, i: int, j: int, *, frozen: bool) -> Link:
         return "frozen"
     if getattr(model, "agreement_", None) is not None:  # it has searched for a match
         return "structure"
-    if same_columns(data, i, j):
+    if same_columns(model, data, i, j):
         return "columns"
     matched = getattr(model, "completion", None) is not None and any(labelled)
     return "structure" if matched else "none"

@@ -148,8 +148,9 @@ def _label_signals(
 ) -> dict[str, float]:
     """Return the signals that need labels of the source, or of both domains."""
     names = (
-        "classes", "purity", "cycle_class", "balance", "separable_source", "separable_votes",
-        "raw_agreeing", "separable_target", "agreeing", "precision_given", "given_source",
+        "classes", "chance", "purity", "cycle_class", "balance", "separable_source",
+        "separable_votes", "raw_agreeing", "separable_target", "agreeing", "precision_given",
+        "given_source",
         "given_target", "separable_given_source", "separable_given_target",
     )  # fmt: skip
     found = dict.fromkeys(names, np.nan)
@@ -163,6 +164,7 @@ def _label_signals(
     voted = votes.argmax(axis=1)
     found |= {
         "classes": float(np.log2(np.count_nonzero(shares))),
+        "chance": float((shares**2).sum()),
         "purity": float((votes**2).sum(axis=1).mean()),
         "cycle_class": float(returned[known, source.y[known]].mean()),
         "balance": float(np.minimum(votes.mean(axis=0), shares).sum()),
