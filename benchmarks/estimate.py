@@ -61,7 +61,8 @@ NAMES = {
     "columns": "common columns",
     "structure": "structure",
     "pairs": "pairs",
-    "source": "labels of the source",
+    "source": "columns, labels of the source",
+    "matched": "structure, labels of the source",
     "few": "a few labels",
     "both": "labels of both",
 }

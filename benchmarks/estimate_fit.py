@@ -20,7 +20,8 @@ SIGNALS: dict[str, tuple[str, ...]] = {  # by kind; chosen on splits 100 and up
     "columns": ("clusters", "reach_target", "tight_source"),
     "structure": ("agreement", "cycle", "structure", "halves"),
     "pairs": ("cycle", "structure", "clusters"),
-    "source": ("separable_votes", "raw_agreeing", "balance"),
+    "source": ("separable_votes", "raw_agreeing", "purity"),
+    "matched": ("agreement", "structure", "cycle_class", "halves"),
     "few": (
         "separable_given_source",
         "separable_given_target",

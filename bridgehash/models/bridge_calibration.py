@@ -65,9 +65,11 @@ def kind_of(link: str, labels: str) -> str:
 
     >>> kind_of("columns", "none"), kind_of("columns", "source"), kind_of("pairs", "both")
     ('columns', 'source', 'pairs')
-    >>> kind_of("none", "none")
-    'structure'
+    >>> kind_of("none", "none"), kind_of("structure", "source")
+    ('structure', 'matched')
     """
+    if labels == "source" and link in ("structure", "none"):
+        return "matched"
     if labels != "none" and link != "pairs":
         return labels
     return link if link in ("columns", "pairs") else "structure"

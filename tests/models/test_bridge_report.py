@@ -123,7 +123,7 @@ def test_a_logistic_model_is_what_its_formula_says():
 
 
 def test_every_kind_of_bridge_is_calibrated():
-    kinds = {"columns", "structure", "pairs", "source", "few", "both"}
+    kinds = {"columns", "structure", "pairs", "source", "matched", "few", "both"}
     assert set(_models()) == kinds
     for link, labels in (
         ("frozen", "none"),
