@@ -54,7 +54,7 @@ from bridgehash._core.linalg import unit_rows
 from bridgehash.bench.runner import few_labels
 from bridgehash.datasets.task import TransferTask, parse_task
 from bridgehash.metrics import evaluate
-from bridgehash.models.bridge_report import RED, bridge_report
+from bridgehash.models.bridge_report import bridge_report, least_precision
 from bridgehash.registry import find_method
 
 NAMES = {
@@ -225,7 +225,7 @@ def show(records: list[Record], recorder: Recorder) -> None:
             recorder.add([float(failed)], "warning", name, "chance")
             console.print(
                 f"BridgeWarning, {name}: right for {100 * np.mean(right):.1f} % of {len(mine)} "
-                f"fits; {failed} are at chance"
+                f"fits; {failed} have failed"
             )
     table = Table("labels", "choices", "regret, points", box=MARKDOWN)
     lost = regrets(records)
@@ -240,7 +240,8 @@ def show(records: list[Record], recorder: Recorder) -> None:
 
 def warned(record: Record) -> bool:
     """Whether a fit warns with `BridgeWarning`: by its estimate, or as nothing connects domains."""
-    return bool(record["expected"] < RED or record["link"] == "none")
+    least = least_precision(record["link"], record["signals"])
+    return bool(record["expected"] < least or record["link"] == "none")
 
 
 def draw(records: list[Record], path: Path) -> None:

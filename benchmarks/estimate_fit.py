@@ -33,7 +33,7 @@ SIGNALS: dict[str, tuple[str, ...]] = {  # by kind; chosen on splits 100 and up
 }
 RIDGE = 10.0
 COVERED = 0.9
-LEAST_GAIN = 0.2  # of what search inside the target has above chance, for a bridge that works
+LEAST_GAIN = 0.3  # of what search inside the target has above chance, for a bridge that works
 
 
 def load(path: Path) -> list[Record]:

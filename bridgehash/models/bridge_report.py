@@ -26,7 +26,8 @@ from .encoder import LinearEncoder
 from .training import Domains, Inputs, check_rows
 
 _SAMPLE = 400  # rows per domain
-GREEN, RED = 0.6, 0.2  # expected precision
+GREEN, RED = 0.6, 0.25  # expected precision
+RED_MATCH = 0.4  # of domains matched by structure: a match is right or wrong, seldom between
 LEAST_GAIN = 0.1  # above chance, of what is possible
 _LEAST_ROWS = 50  # of a domain, to warn
 _FEW_ROWS = 500
@@ -86,12 +87,8 @@ of both domains would help most
 
     @property
     def least(self) -> float:
-        """Return the precision below which search is hardly better than chance.
-
-        Chance is known if there are labels of the source: the share of pairs of equal class.
-        """
-        chance = self.signals.get("chance", np.nan)
-        return RED if np.isnan(chance) else chance + LEAST_GAIN * (1.0 - chance)
+        """Return the expected precision below which the verdict is red."""
+        return least_precision(self.link, self.signals)
 
     @property
     def advice(self) -> str:
@@ -118,6 +115,17 @@ of both domains would help most
         low, high = (round(100 * value) for value in (self.low, self.high))
         text = f"expect {low}-{high} % of the first ten items right; learned from {self.used}"
         return text if self.verdict == "green" else f"{text}; {self.advice} would help most"
+
+
+def least_precision(link: str, signals: Mapping[str, float]) -> float:
+    """Return the expected precision below which search hardly works.
+
+    With labels of the source, chance is known: the share of pairs of equal class.
+    """
+    if link in ("structure", "none"):
+        return RED_MATCH
+    chance = signals.get("chance", np.nan)
+    return RED if np.isnan(chance) else chance + LEAST_GAIN * (1.0 - chance)
 
 
 def bridge_report(
