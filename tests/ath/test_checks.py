@@ -7,7 +7,6 @@ import pytest
 
 from bridgehash import (
     ATH,
-    BridgeWarning,
     ClassesWarning,
     FeatureSpaceWarning,
     FewLabelsWarning,
@@ -172,7 +171,7 @@ def test_two_models_of_equal_width_are_separate_spaces():
         separate = ATH.unsupervised(8, random_state=0, feature_space="separate").fit(X, Y)
     np.testing.assert_array_equal(auto.encode(X, "source"), separate.encode(X, "source"))
     with warnings.catch_warnings():
-        warnings.simplefilter("error", BridgeWarning)
+        warnings.simplefilter("error", FeatureSpaceWarning)
         ATH.unsupervised(8, random_state=0, feature_space="same").fit(X, Y)
 
 
