@@ -204,6 +204,12 @@ from .metrics import (
 from .metrics import (
     rejection_auroc as rejection_auroc,
 )
+from .models.bridge_report import (
+    BridgeReport as BridgeReport,
+)
+from .models.bridge_report import (
+    bridge_report as bridge_report,
+)
 from .models.decoder import (
     CodeDecoder as CodeDecoder,
 )
@@ -256,5 +262,14 @@ from .neighbors import (
     SparseGraph as SparseGraph,
 )
 from .streaming import as_blocks as as_blocks
+from .tuning import (
+    TuneResult as TuneResult,
+)
+from .tuning import (
+    WithSource as WithSource,
+)
+from .tuning import (
+    tune as tune,
+)
 
 __version__: str

@@ -20,6 +20,7 @@ MAY_IMPORT = {  # a room and what it may import, besides itself
     "index": {"codes", "_core", "models"},
     "datasets": {"_core", "models"},
     "metrics": {"codes", "models", "datasets", "_core"},
+    "tuning": {"registry", "metrics", "models", "_core"},
     "features": {"_core", "_version"},
     "export": {"codes", "models", "baselines", "_core", "_version"},
 }

@@ -193,6 +193,17 @@ def column_means(X: Any) -> Any:
     return astype(xp.sum(X, axis=0, dtype=xp.float64) / X.shape[0], X.dtype)
 
 
+def kth_smallest(X: Any, k: int) -> Any:
+    """Return the k-th smallest value of each row, as a column.
+
+    >>> kth_smallest(np.array([[3.0, 1.0, 2.0]]), 2)
+    array([[2.]])
+    """
+    if is_numpy_array(X):
+        return np.partition(X, k - 1, axis=1)[:, k - 1 : k]
+    return array_namespace(X).sort(X, axis=1)[:, k - 1 : k]
+
+
 def balanced_signs(H: NDArray[np.floating]) -> NDArray[np.floating]:
     """Return +1 for the larger half of each column and -1 for the rest, in the dtype of H.
 

@@ -81,7 +81,7 @@ class DecoderWarning(UserWarning):
 class BridgeWarning(UserWarning):
     """Cross-domain search will not work, or worse than it could; base of all such warnings.
 
-    Of this class itself: the two domains were matched no better than by chance.
+    Of this class itself: by its own estimate (`bridge_report_`), a fit will hardly work.
     """
 
 

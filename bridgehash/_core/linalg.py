@@ -31,6 +31,7 @@ from .arrays import (
     astype,
     is_array_api_obj,
     is_foreign,
+    kth_smallest,
     like,
     row_squares,
     singular,
@@ -448,7 +449,7 @@ def expected_places(D: Array, k: int) -> Array:
     """
     xp = array_namespace(D)
     dtype = D.dtype if xp.isdtype(D.dtype, "real floating") else xp.float64
-    kth = xp.sort(D, axis=1)[:, k - 1 : k]
+    kth = kth_smallest(D, k)
     nearer, tied = (xp.astype(chosen, dtype) for chosen in (kth > D, kth == D))
     left = (k - xp.sum(nearer, axis=1)) / xp.sum(tied, axis=1)
     return nearer + tied * left[:, None]

@@ -4,7 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
+
+_requested: ContextVar[bool] = ContextVar("progress_requested", default=False)
+
+
+@contextmanager
+def requested(visible: bool) -> Iterator[None]:
+    """Show or hide the bars of `waiting` inside."""
+    token = _requested.set(visible)
+    try:
+        yield
+    finally:
+        _requested.reset(token)
+
+
+@contextmanager
+def waiting(title: str) -> Iterator[Callable[[float], None]]:
+    """Yield `reach(share)`, which moves a bar for one long step; only inside `requested(True)`."""
+    if not _requested.get():
+        yield lambda share: None
+        return
+    with _bar(counted=False) as bar:
+        task = bar.add_task(title, total=1.0)
+        yield lambda share: bar.update(task, completed=share)
 
 
 @contextmanager
@@ -41,14 +65,14 @@ def countdown(title: str, *, visible: bool) -> Iterator[Callable[[int, int], Non
         yield reach
 
 
-def _bar(*more: Any) -> Any:
+def _bar(*more: Any, counted: bool = True) -> Any:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        *([MofNCompleteColumn()] if counted else []),
         TimeElapsedColumn(),
         *more,
         console=Console(stderr=True),

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from .._core.errors import BridgeWarning, ClassesWarning, FeatureSpaceWarning, FewLabelsWarning
+from ..models.columns import columns_correspond
 from ..models.training import Domains
 from ..streaming.blocks import Blocks
-from .columns import columns_correspond
 from .pair_checks import checked_pairs_of
 from .presets import part
 from .starts import PCAStart

@@ -20,6 +20,7 @@ from .._core.errors import InputError, unknown
 from .._core.validation import Flag, OneOf, Range, Rules, check_parameters
 from ..codes import MAX_BITS, pack, unpack
 from ..models.base import About, BaseTransferHasher
+from ..models.bridge_report import report_of, warn_of_bridge
 from ..models.contents import Contents, Digest, Entries, Maybe, Named, Number, Values
 from ..models.decoder import with_decoders, with_words
 from ..models.training import Inputs
@@ -173,8 +174,11 @@ class ATH(BaseTransferHasher):
     lam_ : float
         The weight of T2 that was used.
     agreement_ : float or None
-        Agreement of independent searches, for a start that searches: 1 is full agreement. Near 0
-        the bridge is no better than chance, and `fit` warns with `BridgeWarning`.
+        Agreement of independent searches, for a start that searches: 1 is full agreement.
+    bridge_report_ : BridgeReport or None
+        How good cross-domain search is expected to be, for the worst pair of the first domain with
+        another one; `fit` warns with `BridgeWarning` if it is no better than chance. None if a
+        domain has codes only. Not saved.
     objective_ : structured array of shape (n_iter_,)
         Fields total, quantisation (T1), bridge (T2), structure (T3), ridge.
     ridges_ : dict of float
@@ -435,6 +439,16 @@ class ATH(BaseTransferHasher):
         self.objective_ = result.objective
         self.n_iter_ = len(result.objective)
         self.converged_ = result.solution.converged
+        first = number or 0
+        reports = [
+            report_of(
+                self, data, first, k, completed=result.completed.y, frozen=bool(held or before)
+            )
+            for k, name in enumerate(data.names)
+            if k != first and {name, data.names[first]} <= set(encoders)
+        ]
+        self.bridge_report_ = min(reports, key=lambda each: each.expected, default=None)
+        warn_of_bridge(self.bridge_report_, checked=True)
         return self
 
     def partial_fit(
@@ -558,6 +572,7 @@ class ATH(BaseTransferHasher):
         if joined.classes_ is not None:
             self.classes_, self.class_codes_ = joined.classes_, joined.class_codes_
         self._keep_words()
+        self.bridge_report_ = joined.bridge_report_
         return self
 
     def _keep_words(self) -> None:

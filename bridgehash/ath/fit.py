@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_random_state
 from .._core.arrays import array_namespace, empty_on, like
 from .._core.errors import InputError
 from .._core.linalg import Array
+from .._core.progress import requested
 from .._core.validation import Flag, Rules, Size
 from ..models.encoder import LinearEncoder
 from ..models.training import TWO, Domains, Inputs, TrainingData, check_rows
@@ -117,7 +118,8 @@ def learn(
         data = data.like(empty_on(options.device))
     held = _frozen(frozen or {}, data)
     earlier = {k: _projections(e, data.X[k]) for k, e in (initial or {}).items() if k not in held}
-    data = _completed(ath, data, held, hub or 0, rng)
+    with requested(options.verbose):
+        data = _completed(ath, data, held, hub or 0, rng)
     n = len(data.X)
     data = replace(
         data,
@@ -125,7 +127,8 @@ def learn(
         earlier=tuple(signs(earlier[k]) if k in earlier else None for k in range(n)),
     )
     features = features_of(ath, data, [k for k in range(n) if k not in held], rng)
-    problem = begun(ath, data, features, held, hub, rng, earlier)
+    with requested(options.verbose):
+        problem = begun(ath, data, features, held, hub, rng, earlier)
     lam = chosen_lam(problem) if ath.lam == "auto" else ath.lam
     solution = problem.solver(options.verbose)(lam)
     encoders = _encoders(problem, solution)

@@ -14,7 +14,6 @@ match without labels.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +26,6 @@ from scipy.sparse.csgraph import shortest_path
 from scipy.special import ndtri
 from scipy.stats import kurtosis, rankdata
 
-from .._core.errors import BridgeWarning
 from .._core.linalg import Array, drawn_clusters, pca, sinkhorn, unit_rows
 from ..models.feature_maps import drawn_rows
 from ..neighbors.graphs import one_hot
@@ -46,7 +44,6 @@ _SHARPNESS = 2  # power of the mean plan
 _WEIGHT_STEPS = 5
 _SCALINGS = 50
 _TINY = 1e-30
-LEAST_AGREEMENT = 0.17
 
 
 def plain_cosines(X: Array) -> Array:
@@ -267,7 +264,7 @@ def match(
     max_rows: int = 1200,
     progress: Callable[[float], None] | None = None,
 ) -> MatchResult:
-    """Match rows by structure; warn with `BridgeWarning` if it is no better than chance.
+    """Match rows by structure.
 
     Parameters
     ----------
@@ -305,19 +302,10 @@ def match(
     error = _standard_error(min(trial.shape))
     clear = not -2.0 * error < accord < error  # if they contradict each other, plans will disagree
     consensus = plans(n_starts, _CLEARNESS_WEIGHT if clear else 0.0, n_trials)
-    agreement = consensus.agreement
-    if agreement < LEAST_AGREEMENT:
-        warnings.warn(
-            "the two domains could not be matched by structure: independent searches agree by only "
-            f"{agreement:.2f} (1 is full agreement, below {LEAST_AGREEMENT} is chance). "
-            "Cross-domain search will not work with this model; give labels or pairs for some rows",
-            BridgeWarning,
-            stacklevel=2,
-        )
     mean = consensus.plan()
     sharp = (mean / mean.max()) ** _SHARPNESS + 1e-9
     p, q = (np.full(n, 1.0 / n) for n in mean.shape)
-    return MatchResult(sinkhorn(sharp, p, q, _SCALINGS), rows_s, rows_t, agreement)
+    return MatchResult(sinkhorn(sharp, p, q, _SCALINGS), rows_s, rows_t, consensus.agreement)
 
 
 def _standard_error(n: int) -> float:

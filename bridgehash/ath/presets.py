@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from .._core.errors import InputError, unknown
 from .._core.validation import class_ids
+from ..models.columns import columns_correspond
 from ..models.feature_maps import AnchorKernel, RowsAndKernel
 from ..neighbors.graphs import KNNGraph, LabelGraph, NoGraph
 from .bipartite import AdaptiveBipartite, AuthorsBipartite, LabelBipartite, PairBipartite
 from .class_codes import BalancedCodes, ClassCodes, PairCodes
-from .columns import columns_correspond
 from .pairs import PairStart, PartnerSearch
 from .propagation import Propagation
 from .starts import LabelStart, PCAStart, StructuralStart

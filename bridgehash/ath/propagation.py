@@ -24,6 +24,7 @@ from sklearn.base import BaseEstimator, clone
 
 from .._core.errors import InputError
 from .._core.linalg import Array
+from .._core.progress import waiting
 from .._core.validation import Flag, OneOf, Range, Rules
 from ..models.contents import Contents, Given
 from ..models.training import Ids, TrainingData
@@ -240,7 +241,8 @@ class Propagation(BaseEstimator):
             if not known.any():
                 return np.zeros((len(here.y), n_classes))
             return votes(there.unit[known], there.y[known], here.unit, self.n_voters, n_classes)
-        result = match(there.unit, here.unit, rng)
+        with waiting("match by structure") as reach:
+            result = match(there.unit, here.unit, rng, progress=reach)
         counted = np.zeros((len(here.y), n_classes))
         classes = one_hot(there.y[result.rows_s], n_classes).toarray()
         counted[result.rows_t] = result.plan.T @ classes * len(result.rows_t)

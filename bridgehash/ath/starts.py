@@ -29,6 +29,7 @@ from .._core.linalg import (
     project_sample,
     random_orthonormal,
 )
+from .._core.progress import waiting
 from .._core.validation import OneOf, Range, Rules
 from ..models.contents import Contents, Given
 from ..neighbors.graphs import Graph, one_hot, operator
@@ -330,13 +331,15 @@ class StructuralStart(BaseEstimator):
     def _matched(self, context: StartContext) -> tuple[csr_array, float]:
         """Match the rows of both domains; return the graph and the agreement of the searches."""
         X_s, X_t = context.raw or (context.X_s, context.X_t)
-        result = match(
-            to_numpy(X_s),
-            to_numpy(X_t),
-            context.rng,
-            n_starts=self.n_starts,
-            max_rows=self.max_rows,
-        )
+        with waiting("match by structure") as reach:
+            result = match(
+                to_numpy(X_s),
+                to_numpy(X_t),
+                context.rng,
+                n_starts=self.n_starts,
+                max_rows=self.max_rows,
+                progress=reach,
+            )
         shares = result.plan / result.plan.sum(axis=1, keepdims=True)
         rows, columns = np.meshgrid(result.rows_s, result.rows_t, indexing="ij")
         shape = (X_s.shape[0], X_t.shape[0])

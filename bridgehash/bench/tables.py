@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ath.matching import LEAST_AGREEMENT
 from .spec import QUICK_BITS, REJECTION, Suite
 from .store import Record
 
@@ -98,8 +97,7 @@ def agreements(runs: Iterable[Run]) -> list[str]:
     for (task, label), here in runs_by(known, "task", "label").items():
         values = np.array([run.record["agreement"] for run in here], dtype=float)
         lines.append(
-            f"{task}, {label}: agreement of searches {values.mean():.2f} ± {values.std():.2f}, "
-            f"warnings in {(values < LEAST_AGREEMENT).sum()} of {len(values)} fits"
+            f"{task}, {label}: agreement of searches {values.mean():.2f} ± {values.std():.2f}"
         )
     return lines
 

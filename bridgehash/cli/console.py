@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from bridgehash.models.bridge_report import BridgeReport
 
 _UNWRAPPED = 10_000  # columns: wider than any result
 
@@ -71,6 +74,15 @@ def show_fields(fields: Iterable[tuple[str, str]]) -> None:
     for name, value in fields:
         grid.add_row(Text(printable(name)), Text(printable(value)))
     _print_trimmed(grid)
+
+
+def show_verdict(report: BridgeReport | None) -> None:
+    """Print how good a model is expected to be, in its colour, after the word for the colour."""
+    if report is None:
+        return
+    console = results()
+    words = Text.assemble((f"{report.verdict}:", f"bold {report.verdict}"), f" {report}")
+    console.print(words, soft_wrap=True)
 
 
 def show_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]], numbers: str = "") -> None:

@@ -15,7 +15,7 @@ from rich.filesize import decimal
 
 from bridgehash._core.errors import BridgeWarning, InputError, named, unknown
 from bridgehash.cli import options as opt
-from bridgehash.cli.console import counted, may_animate, note, say, show_fields
+from bridgehash.cli.console import counted, may_animate, note, say, show_fields, show_verdict
 from bridgehash.cli.domains import MODEL_SUFFIXES, Data
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ Device = Annotated[
 Strict = Annotated[
     bool,
     typer.Option(
-        "--strict", help="Fail, and write nothing, if the inputs cannot connect the domains."
+        "--strict", help="Fail, and write nothing, if cross-domain search will not work (red)."
     ),
 ]
 Seed = Annotated[
@@ -247,6 +247,7 @@ def fit(
                 ("time", f"{perf_counter() - started:.1f} s"),
             ]
         )
+        show_verdict(hasher.bridge_report_)
 
 
 def method_name(

@@ -34,6 +34,7 @@ from bridgehash.cli import (
     methods,
     search,
     serve,
+    tune,
 )
 from bridgehash.cli.console import note, say
 from bridgehash.cli.options import TYPED
@@ -52,6 +53,7 @@ _ORDER = (  # of use
     "extract",
     "methods",
     "fit",
+    "tune",
     "info",
     "evaluate",
     "join",
@@ -78,6 +80,7 @@ app = typer.Typer(
     epilog="Exit codes: " + "; ".join(f"{code} {what}" for code, what in EXIT_CODES.items()) + ".",
 )
 app.command()(fit.fit)
+app.command()(tune.tune)
 app.command()(join.join)
 app.command()(encode.encode)
 app.command()(export.export)

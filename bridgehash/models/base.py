@@ -30,6 +30,7 @@ from .._core.validation import (
 )
 from ..codes import MAX_BITS, pack
 from ..streaming.blocks import column_names, needs_reading
+from .bridge_report import BridgeReport, report_of, warn_of_bridge
 from .contents import Contents, Course, Maybe, Named, Number, Part, Width
 from .decoder import CorrectedCodes, with_decoders
 from .encoder import LinearEncoder, SaveMixin
@@ -182,6 +183,7 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
     _contents: ClassVar[Contents] = _RECORD | {"encoders_": Named("LinearEncoder")}
     encoders_: dict[str, LinearEncoder]  # by domain
     rejectors_: dict[str, Rejector] | None = None  # by domain
+    bridge_report_: BridgeReport | None = None  # of the last fit; not saved
 
     fit: Any  # fit(X_source, X_target, *, y_source, y_target, y, pairs)
 
@@ -382,10 +384,13 @@ class BaseTwoDomainHasher(BaseTransferHasher):
                 f"{len(inputs.names)} domains; {type(self).__name__} learns from two: use ATH", "X"
             )
         rows = check_rows(inputs.X, inputs.arguments("X"))
-        encoders = self._learn(inputs.checked(rows).two())
+        data = inputs.checked(rows)
+        encoders = self._learn(data.two())
         named = dict(zip(inputs.names, encoders, strict=True))
         given = dict(zip(inputs.names, inputs.X, strict=True))
         self._keep_encoders(named, dict(zip(inputs.names, rows, strict=True)), given)
+        self.bridge_report_ = report_of(self, data)
+        warn_of_bridge(self.bridge_report_)
         return self
 
     @abstractmethod

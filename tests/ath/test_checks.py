@@ -7,7 +7,6 @@ import pytest
 
 from bridgehash import (
     ATH,
-    BridgeWarning,
     ClassesWarning,
     FeatureSpaceWarning,
     FewLabelsWarning,
@@ -15,9 +14,9 @@ from bridgehash import (
     as_blocks,
 )
 from bridgehash.ath.checks import checked_inputs, feature_spaces
-from bridgehash.ath.columns import columns_correspond
 from bridgehash.ath.pair_checks import above_chance, left_out_ranks, trusted
 from bridgehash.ath.presets import choose_preset
+from bridgehash.models.columns import columns_correspond
 from bridgehash.models.training import Inputs, check_rows
 
 N_COLUMNS = 60
@@ -172,7 +171,7 @@ def test_two_models_of_equal_width_are_separate_spaces():
         separate = ATH.unsupervised(8, random_state=0, feature_space="separate").fit(X, Y)
     np.testing.assert_array_equal(auto.encode(X, "source"), separate.encode(X, "source"))
     with warnings.catch_warnings():
-        warnings.simplefilter("error", BridgeWarning)
+        warnings.simplefilter("error", FeatureSpaceWarning)
         ATH.unsupervised(8, random_state=0, feature_space="same").fit(X, Y)
 
 
