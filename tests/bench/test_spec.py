@@ -227,5 +227,5 @@ def test_the_time_of_every_suite_on_included_data_is_known() -> None:
 
 @pytest.mark.parametrize("minutes", ["0", "-3", "true", '"long"'])
 def test_a_time_that_is_no_positive_number_is_refused(minutes: str) -> None:
-    with pytest.raises(SuiteError, match="minutes=.* give a number above 0"):
+    with pytest.raises(SuiteError, match=r"minutes=.* give a number above 0"):
         parse_suite("small", f"minutes = {minutes}\n{SMALL}")
