@@ -123,4 +123,11 @@ def test_every_class_has_a_page_with_its_import_path(site):
 @builds_site
 def test_the_changelog_lists_every_change(site):
     html = (site / "changelog" / "index.html").read_text()
-    assert html.count("<li><strong>") == len(list((ROOT / "changes").glob("*.md")))
+    assert html.count("<li><strong>") == len(list((ROOT / "changes").glob("*.*.md")))
+
+
+def test_one_version_everywhere():
+    from bridgehash import __version__
+
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert re.search(r"^## (\S+)", text_of("changelog.md"), re.MULTILINE)[1] == __version__

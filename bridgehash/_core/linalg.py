@@ -22,8 +22,6 @@ from scipy.linalg import (
     qr,
     solve_triangular,
 )
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from .arrays import (
@@ -418,8 +416,8 @@ def k_means(X: Array, start: Array, n_iter: int) -> Array:
     """Run k-means from given centres for at most n_iter iterations; return the centres in order."""
     if n_iter == 0:
         return start
-    model = KMeans(len(start), init=start, n_init=1, max_iter=n_iter, tol=0.0, random_state=0)
-    return _fit_k_means(model, X).cluster_centers_
+    model = _fitted_k_means(X, len(start), 0, init=start, max_iter=n_iter, tol=0.0)
+    return model.cluster_centers_
 
 
 def drawn_clusters(
@@ -427,12 +425,16 @@ def drawn_clusters(
 ) -> NDArray[np.intp]:
     """Return the cluster of each row, numbered from 0 without empty ones (best of n_init tries)."""
     seed = int(rng.randint(2**31 - 1))
-    model = KMeans(k, n_init=n_init, max_iter=30, random_state=seed)
-    return np.unique(_fit_k_means(model, X).labels_, return_inverse=True)[1]
+    model = _fitted_k_means(X, k, seed, n_init=n_init, max_iter=30)
+    return np.unique(model.labels_, return_inverse=True)[1]
 
 
-def _fit_k_means(model: KMeans, X: Array) -> Any:
+def _fitted_k_means(X: Array, k: int, seed: int, n_init: int = 1, **settings: Any) -> Any:
     """Use at most two threads: the partial sums of more are added in a random order."""
+    from sklearn.cluster import KMeans  # slow to import, and only a fit needs it
+    from sklearn.exceptions import ConvergenceWarning
+
+    model = KMeans(k, n_init=n_init, random_state=seed, **settings)
     pools = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"]
     with threadpool_limits(min([2, *pools]), user_api="openmp"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # empty clusters are fine

@@ -95,6 +95,7 @@ class Suite:
     figure: str | None = None  # drawn in the report, next to the tables
     paper: str | None = None  # file of published numbers
     note: str = ""
+    minutes: float | None = None  # about, on one core; benchmarks/suite_times.py measures them
 
     def metrics_of(self, side: str) -> tuple[str, ...]:
         """Return the metrics that a side has."""
@@ -246,6 +247,8 @@ def _check_choices(suite: Suite) -> None:
         raise SuiteError(f"n_bits must be integers from 1 to {MAX_BITS}")
     if not isinstance(suite.seeds, int) or suite.seeds < 1:
         raise SuiteError(f"seeds={suite.seeds!r} is not allowed: give an integer of at least 1")
+    if suite.minutes is not None and not _is_positive(suite.minutes):
+        raise SuiteError(f"minutes={suite.minutes!r} is not allowed: give a number above 0")
     for kind, chosen, known in (
         ("side", suite.sides, ("cross", "single")),
         ("metric", suite.metrics, (*METRICS, REJECTION)),
@@ -262,6 +265,11 @@ def _check_choices(suite: Suite) -> None:
     words, has = _NEEDED.get(str(suite.figure), ("", lambda suite: True))
     if not has(suite):
         raise SuiteError(f"figure = {suite.figure!r} needs {words}")
+
+
+def _is_positive(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and value > 0  # type: ignore[operator]
 
 
 def _check_keys(given: Collection[str], known: Collection[str], kind: str) -> None:

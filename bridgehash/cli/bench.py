@@ -68,8 +68,10 @@ def bench(context: typer.Context) -> None:
 
 
 @app.command("list")
-def list_suites() -> None:
-    """List the suites that come with the package, the data they need and their number of fits.
+def list_suites(data: Data = None) -> None:
+    """List the suites that come with the package: their fits, time and data.
+
+    The time is about that of one core. "(missing)" marks data that are not on this machine.
 
     \b
     Example:
@@ -81,13 +83,34 @@ def list_suites() -> None:
     rows = []
     for name in suite_names():
         suite = load_suite(name)
-        data = dict.fromkeys(task.dataset for task in suite.tasks)
-        rows.append((name, str(len(jobs_of(suite))), ", ".join(data), suite.title))
-    show_table(("suite", "fits", "data", "title"), rows, numbers="fits")
+        n_fits = str(len(jobs_of(suite)))
+        rows.append((name, n_fits, _about(suite.minutes), _needed(suite, data), suite.title))
+    show_table(("suite", "fits", "time", "data", "title"), rows, numbers="fits")
     note(
-        "'*-twin' and 'bridge-*' take about two hours together with --jobs 2; --quick runs one "
-        "split at 16 bits, and `bench run` names missing files"
+        "times are of one core, and --jobs N divides them by up to N; --quick runs one split at "
+        "16 bits, in a tenth of the time or less; `bench run` says where to put missing files"
     )
+
+
+def _about(minutes: float | None) -> str:
+    """Return a measured time in rounded words.
+
+    >>> _about(0.3), _about(7.4), _about(135.0), _about(None)
+    ('about 1 min', 'about 7 min', 'about 2.2 h', 'not measured')
+    """
+    if minutes is None:
+        return "not measured"
+    if minutes < 90:
+        return f"about {max(1, round(minutes))} min"
+    return f"about {minutes / 60:.1f} h"
+
+
+def _needed(suite: Suite, folder: Path | None) -> str:
+    """Return the data sets of a suite, and which of them are missing."""
+    present: dict[str, bool] = {}
+    for task in suite.tasks:
+        present[task.dataset] = present.get(task.dataset, True) and task.is_present(folder)
+    return ", ".join(name if here else f"{name} (missing)" for name, here in present.items())
 
 
 @app.command()

@@ -178,19 +178,28 @@ class DataSet:
         source, paths = self._find(view, folder)
         return {f.name: checksum(path) for f, path in zip(source.files, paths, strict=True)}
 
-    def _find(self, view: DataView, folder: StrPath | None) -> tuple[DataSource, list[Path]]:
-        """Return the first source that is on this machine, else one that can be downloaded."""
+    def is_present(self, view: DataView, folder: StrPath | None = None) -> bool:
+        """Whether the files of a view are on this machine; nothing is downloaded."""
+        return any(source.locate(folder) is not None for source in self._sources(view))
+
+    def _sources(self, view: DataView) -> list[DataSource]:
+        """Return what may hold a view: its own file, the file of the set, public files."""
         self.check(view)
         own = DataFile(f"{self.name}/{view}.npz", hint=self._how_to_make(view))
         sources = [DataSource((own,), lambda paths, _: read_extracted(paths[0]))]
         if self.file is not None and view not in self.own_views:
             sources.append(DataSource((self.file,), self._read_arrays))
-        public = self.public.get(view)
-        for source in [*sources, public]:
-            if source is not None and (paths := source.locate(folder)) is not None:
+        return [*sources, self.public[view]] if view in self.public else sources
+
+    def _find(self, view: DataView, folder: StrPath | None) -> tuple[DataSource, list[Path]]:
+        """Return the first source that is on this machine, else one that can be downloaded."""
+        sources = self._sources(view)
+        for source in sources:
+            if (paths := source.locate(folder)) is not None:
                 return source, paths
-        if public is not None:
+        if (public := self.public.get(view)) is not None:
             return public, [file.find(folder) for file in public.files]
+        [own] = sources[0].files
         if self.file is None or view in self.own_views:
             raise MissingDataError(own.missing(folder))
         raise MissingDataError(f"{self.file.missing(folder)} {own.hint}")

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
 
 from .._core.errors import InputError
 from .._core.linalg import Array
@@ -77,6 +76,8 @@ def digit_domains(n_images: int = N_IMAGES, *, n_queries: int = 200, seed: int =
     >>> task.X_source.shape, task.X_target.shape, task.X_query.shape
     ((898, 64), (699, 96), (200, 96))
     """
+    from sklearn.datasets import load_digits  # slow to import
+
     if not 8 <= n_images <= N_IMAGES:
         raise InputError(f"n_images={n_images} is not allowed: give 8 to {N_IMAGES}")
     n_source = n_images // 2

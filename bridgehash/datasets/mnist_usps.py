@@ -18,7 +18,6 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.datasets import load_svmlight_file
 
 from .._core.errors import InputError, named
 from .._core.linalg import Array
@@ -101,6 +100,8 @@ def _unpacked(path: Path) -> IO[bytes]:
 
 def _read_svmlight_files(paths: Sequence[Path], _: DataView) -> Rows:
     """Read USPS from LIBSVM's files: values from -1 to 1, digit 0 stored as class 1."""
+    from sklearn.datasets import load_svmlight_file  # slow to import
+
     parts = [
         load_svmlight_file(_unpacked(path), n_features=_SIDE**2, dtype=np.float32) for path in paths
     ]

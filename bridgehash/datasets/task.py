@@ -284,6 +284,10 @@ class TaskSpec:
         source, target = (self._set.checksums(view, folder) for view in (self.source, self.target))
         return source | target
 
+    def is_present(self, folder: StrPath | None = None) -> bool:
+        """Whether the files that `load` reads are on this machine; nothing is downloaded."""
+        return all(self._set.is_present(view, folder) for view in (self.source, self.target))
+
     @property
     def _set(self) -> DataSet:
         return DATASETS[self.dataset]

@@ -42,8 +42,10 @@ def list_images(folder: StrPath) -> list[str]:
         folders[:] = [
             name for name in folders if not (name.startswith(".") or _leads_back(here, name))
         ]
+        below = Path(here).relative_to(root).as_posix()
+        prefix = "" if below == "." else f"{below}/"
         ids += [
-            Path(here, name).relative_to(root).as_posix()
+            prefix + name
             for name in files
             if name.lower().endswith(SUFFIXES) and not name.startswith(".")
         ]

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.linear_model import RidgeCV
 
 from .._core.arrays import to_numpy
 from .._core.linalg import Array, unit_rows
@@ -58,6 +57,8 @@ class Rejector(BaseEstimator):
         limit : float or None
             None: that of 99 % of the rows.
         """
+        from sklearn.linear_model import RidgeCV  # slow to import, and only a fit needs it
+
         some = slice(None, None, -(-len(X) // _MAX_ROWS))
         rows, values = unit_rows(to_numpy(X)[some]), unlikeness[some]
         model = RidgeCV(_RIDGES).fit(rows, values)

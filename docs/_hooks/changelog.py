@@ -5,26 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-_TITLES = {
-    "api": "Changed names and arguments",
-    "feature": "New",
-    "speed": "Faster",
-    "fix": "Fixed",
-    "removal": "Removed",
-}
+from mkdocs.exceptions import PluginError
+
+MARK = "<!-- changes -->"  # where the fragments go
+_KINDS = ("api", "removal", "feature", "speed", "fix")
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """Return the page with one section per kind of change and one item per file."""
+    """Return the page with one item per fragment in place of the mark."""
     if page.file.src_uri != "changelog.md":
         return markdown
+    if markdown.count(MARK) != 1:
+        raise PluginError(f"changelog.md needs the line {MARK} once: fragments go there")
     folder = Path(config.config_file_path).parent / "changes"
-    parts = [markdown]
-    for kind, title in _TITLES.items():
-        points = [_point(path) for path in sorted(folder.glob(f"*.{kind}.md"))]
-        if points:
-            parts += [f"### {title}", "\n".join(points)]
-    return "\n\n".join(parts)
+    points = [_point(path) for kind in _KINDS for path in sorted(folder.glob(f"*.{kind}.md"))]
+    section = "\n".join(["### More changes", "", *points]) if points else ""
+    return markdown.replace(MARK, section)
 
 
 def _point(path: Path) -> str:

@@ -214,3 +214,18 @@ def test_suites_come_by_name_or_from_a_file(
         load_suite("theirs.toml")
     with pytest.raises(SuiteError, match="did you mean 'table5-twin'"):
         load_suite("table5twin")
+
+
+def test_the_time_of_every_suite_on_included_data_is_known() -> None:
+    included = {"office-caltech10", "pacs", "mnist-usps", "cifar10"}
+    for name in suite_names():
+        suite = load_suite(name)
+        on_paper_data = name.startswith(("table", "figure")) and not name.endswith("-twin")
+        assert on_paper_data == (suite.minutes is None), name
+        assert on_paper_data or {task.dataset for task in suite.tasks} <= included
+
+
+@pytest.mark.parametrize("minutes", ["0", "-3", "true", '"long"'])
+def test_a_time_that_is_no_positive_number_is_refused(minutes: str) -> None:
+    with pytest.raises(SuiteError, match=r"minutes=.* give a number above 0"):
+        parse_suite("small", f"minutes = {minutes}\n{SMALL}")

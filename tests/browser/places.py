@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from bridgehash import ATH, ITQ, load, save
-from bridgehash.cli.demo_serve import digits, make_catalogues
+from bridgehash.cli.demo_catalogues import digits, make_catalogues
 from bridgehash.datasets import digit_domains
 from bridgehash.features.backbones import ExtractSettings, find_backbone
 from bridgehash.index import HammingIndex

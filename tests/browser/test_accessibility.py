@@ -195,3 +195,20 @@ def test_axe_finds_nothing_serious_in_the_drawing(open_page, width, keep):
     assert page.evaluate("document.documentElement.scrollWidth") == width
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+def test_names_of_catalogues_are_not_cut_on_a_phone(open_page):
+    page = open_page(DIGITS, width=390, height=844)
+    settle(page)
+    cut = page.evaluate(
+        """() => [...document.querySelectorAll(".choices select")].flatMap((select) => {
+          const style = getComputedStyle(select);
+          const pen = document.createElement("canvas").getContext("2d");
+          pen.font = style.font;
+          const arrow = 20;
+          const room = select.clientWidth - parseFloat(style.paddingLeft) - arrow;
+          return [...select.options].map((option) => option.text).filter(
+            (text) => pen.measureText(text.replace("digits", "sketches")).width > room);
+        })"""
+    )
+    assert cut == []

@@ -438,9 +438,7 @@ def test_hits_name_their_domain(open_page):
     expect(first.locator(".origin")).to_have_text(f"digits, item {held}")
     assert f", digits, item {held}," in first.get_attribute("aria-label")
     expect(page.locator(".column-b h3")).to_have_text("Ordinary codes (ITQ)")
-    expect(page.locator("#choose-a option").first).to_have_text(
-        "Bridged codes (ATH): digits-ath-64"
-    )
+    expect(page.locator("#choose-a option").first).to_have_text("digits-ath-64: bridged")
     expect(page.locator("#scores thead th").first).to_contain_text("Bridged codes (ATH)")
 
 

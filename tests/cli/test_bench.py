@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -83,14 +84,25 @@ def test_list_names_all_suites(run: Run) -> None:
     ended = run("bench list")
     assert ended.code == 0
     lines = [line.split() for line in ended.out.splitlines()]
-    assert lines[0] == ["suite", "fits", "data", "title"]
+    assert lines[0] == ["suite", "fits", "time", "data", "title"]
     assert [line[0] for line in lines[1:]] == suite_names()
     suite = load_suite("table5-twin")
     n_fits = len(suite.tasks) * len(suite.methods) * len(suite.n_bits) * suite.seeds
     shown = {line[0]: line for line in lines}["table5-twin"]
     assert shown[1] == str(n_fits)
-    assert shown[2].rstrip(",") == suite.tasks[0].dataset
-    assert "two hours together" in ended.err
+    assert shown[2] == "about"
+    assert shown[5:7] == [suite.tasks[0].dataset, "(missing),"]
+    assert "times are of one core" in ended.err
+
+
+def test_list_says_which_data_are_there(run: Run, folder: Path) -> None:
+    one = folder / "data" / "office-home"
+    one.mkdir()
+    for view in ("art.vgg16", "clipart.vgg16", "product.vgg16", "real_world.vgg16"):
+        np.savez(one / f"{view}.npz", x=np.zeros((4, 2)), y=np.arange(4))
+    shown = {line.split()[0]: line for line in run("bench list --data data").out.splitlines()}
+    assert re.search(r" not measured +office-home +Table II", shown["table2"])
+    assert "office-home, office-caltech10 (missing), visda2017 (missing)" in shown["table6"]
 
 
 def test_without_a_command_the_help_is_shown(run: Run) -> None:

@@ -144,3 +144,15 @@ def test_without_data_one_line_says_what_to_do(
         assert printed.out == ""
         assert printed.err.count("\n") == 1
         assert "pacs.npz: file not found; set BRIDGEHASH_DATA" in printed.err
+
+
+def test_drawings_find_pictures_that_are_all_drawn(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("skimage", reason="HOG needs scikit-image")
+    figure = tmp_path / "drawings.png"
+    printed = scores(run(f"drawing_finds_picture --each 12 --bits 32 --picture {figure}"))
+    bridged, ordinary = (
+        printed[name][0] for name in ("Bridged codes (ATH.kernel)", "Ordinary codes (ITQ)")
+    )
+    assert bridged > 0.9
+    assert ordinary < 0.4
+    assert figure.read_bytes().startswith(b"\x89PNG")

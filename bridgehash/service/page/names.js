@@ -8,15 +8,20 @@ const GENERIC = ["source", "target"]; // of a model that was fitted without name
 // The kind of codes, with the method: "Bridged codes (ATH)", or "Ordinary codes (ITQ)" if a method
 // for one domain was fitted on both.
 export function codesTitle(info) {
-  const ordinary = /^Shared\((.*)\)$/.exec(info.method);
-  if (ordinary) return `Ordinary codes (${ordinary[1]})`;
-  const bridged = Object.keys(info.domains).length > 1;
-  return `${bridged ? "Bridged codes" : "Codes"} (${info.method})`;
+  const [kind, method] = codesKind(info);
+  return `${[kind, "codes"].filter(Boolean).join(" ").replace(/^./, (c) => c.toUpperCase())} (${method})`;
 }
 
-// A catalogue in a list to choose from.
+// A catalogue in a list to choose from; its name first, because a narrow list cuts the end.
 export function catalogueText(info) {
-  return `${codesTitle(info)}: ${info.name}`;
+  const [kind, method] = codesKind(info);
+  return `${info.name}: ${kind || method}`;
+}
+
+function codesKind(info) {
+  const ordinary = /^Shared\((.*)\)$/.exec(info.method);
+  if (ordinary) return ["ordinary", ordinary[1]];
+  return [Object.keys(info.domains).length > 1 ? "bridged" : "", info.method];
 }
 
 // Items of a domain: "150 sketches", "150 items of the target", or "150 items" without a name.
