@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bridgehash import ATH, CounterpartWarning, InputError, Propagation, load
+from bridgehash.ath.class_codes import BalancedCodes
 from bridgehash.ath.likeness import modularity
 from bridgehash.ath.private import Counterparts, find_private, two_groups
 from bridgehash.ath.spreading import Rows, neighbour_graph
@@ -134,6 +135,29 @@ def test_lacking_classes_are_told():
         model = fit("partial")
     assert model.shared_classes_ == [0, 1, 2]
     assert model.private_classes_ == {"source": [3, 4, 5], "target": []}
+
+
+def distance_to_lacking(**parameters):
+    """Return the mean Hamming distance of target rows to the nearest row of a lacking class."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CounterpartWarning)
+        model = fit("partial", **parameters)
+    X_s, y_s, X_t, _ = task("partial")
+    source, target = model.transform(X_s[y_s >= 3], "source"), model.transform(X_t, "target")
+    return (target[:, None] != source[None]).sum(axis=2).min(axis=1).mean()
+
+
+def test_lacking_classes_stay_away_from_the_codes_of_the_others():
+    assert distance_to_lacking() > distance_to_lacking(codes=BalancedCodes()) + 1
+
+
+def test_a_row_of_a_class_that_no_other_domain_has_weighs_more():
+    y = (np.array([0, 1, 2, -1]), np.array([0, 1, 1]))
+    data = Domains(("a", "b"), (np.zeros((4, 1)), np.zeros((3, 1))), y)
+    weights = BalancedCodes(alone_weight=0.5).begin(data, 8, (0.1, 1.0), None).weights
+    np.testing.assert_array_equal(weights[0], [1, 1, 5, 1])
+    assert weights[1] is None
+    assert BalancedCodes().begin(data, 8, (0.1, 1.0), None).weights == [None, None]
 
 
 def test_classes_known_by_labels_are_compared_without_a_warning():

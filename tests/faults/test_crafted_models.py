@@ -111,7 +111,8 @@ def test_a_model_that_could_not_be_loaded_is_not_saved(tmp_path):
 def test_every_parameter_has_a_rule():
     for name in bridgehash.__all__:
         cls = getattr(bridgehash, name)
-        if isinstance(cls, type) and issubclass(cls, BaseEstimator):
+        in_files = cls is not bridgehash.WithSource  # holds a method and its data, is never saved
+        if isinstance(cls, type) and issubclass(cls, BaseEstimator) and in_files:
             known = {*getattr(cls, "_rules", ()), *getattr(cls, "_contents", ()), "random_state"}
             assert set(cls._get_param_names()) <= known, name
 
@@ -122,6 +123,6 @@ def test_every_fitted_attribute_is_stored(name, tmp_path):
     model = METHODS[name].fit(two_domains())
     save(model, tmp_path / "model.bh")
     not_saved = {"bipartite_graph_", "training_codes_", "changed_bits_", "ridges_"}
-    not_saved |= {"shared_classes_", "private_classes_", "new_share_"}
+    not_saved |= {"shared_classes_", "private_classes_", "new_share_", "bridge_report_"}
     fitted = {key for key in vars(model) if key.endswith("_")} - not_saved
     assert set(load_model(tmp_path / "model.bh").header["learned"]) == fitted
