@@ -56,25 +56,25 @@ class BalancedCodes(BaseEstimator):
     decorrelation : float, default=0.0
         How far projections are whitened before their signs are taken: 0 is the step of the paper,
         0.5 is full whitening. Without it many bits repeat each other. Given codes are not whitened.
-    alone_weight : float, default=0.0
-        Least weight in T1, relative to the domain with the largest α, of rows whose class no other
-        domain has. The bridge term does not hold them, so a small α leaves them among the codes of
-        other classes. 0 is the step of the paper.
+    lacking_weight : float, default=0.0
+        Least weight in T1, relative to the domain with the largest α, of rows whose class was found
+        to be lacking in another domain (see `Propagation.private`). The bridge term does not hold
+        them, so a small α leaves them among the codes of other classes. 0 is the step of the paper.
     """
 
-    _rules: ClassVar[Rules] = {"decorrelation": Range(0, 0.5), "alone_weight": Range(0)}
+    _rules: ClassVar[Rules] = {"decorrelation": Range(0, 0.5), "lacking_weight": Range(0)}
 
-    def __init__(self, decorrelation: float = 0.0, alone_weight: float = 0.0) -> None:
+    def __init__(self, decorrelation: float = 0.0, lacking_weight: float = 0.0) -> None:
         self.decorrelation = decorrelation
-        self.alone_weight = alone_weight
+        self.lacking_weight = lacking_weight
 
     def begin(
         self, data: Domains, n_bits: int, alphas: Sequence[float], rng: np.random.RandomState
     ) -> Codes:
         """Return the rule for these domains."""
         weights = [
-            _alone_weights(y, others, self.alone_weight * max(alphas) / max(alpha, _TINY))
-            for y, others, alpha in zip(data.y, _other_labels(data), alphas, strict=True)
+            _lacking_weights(data, k, self.lacking_weight * max(alphas) / max(alpha, _TINY))
+            for k, alpha in enumerate(alphas)
         ]
         return BalancedSigns(self.decorrelation, self.shares(data), weights)
 
@@ -84,19 +84,12 @@ class BalancedCodes(BaseEstimator):
         return np.mean(given, axis=0) if given else None
 
 
-def _other_labels(data: Domains) -> list[list[Ids]]:
-    """Return for each domain the labels of the others; none if one of them has none."""
-    labels = [y for y in data.y if y is not None]
-    if len(labels) < len(data.y):
-        return [[] for _ in data.y]
-    return [labels[:k] + labels[k + 1 :] for k in range(len(labels))]
-
-
-def _alone_weights(y: Ids | None, others: list[Ids], least: float) -> Array | None:
-    """Return the weight of each row, or None: all one."""
-    if y is None or not others or least <= 1.0:
+def _lacking_weights(data: Domains, k: int, least: float) -> Array | None:
+    """Return the weight of each row of a domain, or None: all one."""
+    y, found = data.y[k], [data.private[j].classes for j in data.private if j != k]
+    if y is None or not found or least <= 1.0:
         return None
-    alone = (y >= 0) & ~np.isin(y, np.concatenate(others))
+    alone = np.isin(y, np.flatnonzero(np.any(found, axis=0)))
     return np.where(alone, least, 1.0) if alone.any() else None
 
 

@@ -100,7 +100,7 @@ PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
         "start": "labels",
         "ridge": 3e-2,
         "feature_map": AnchorKernel(root="auto"),
-        "codes": BalancedCodes(alone_weight=0.3),
+        "codes": BalancedCodes(lacking_weight=0.3),
         "completion": "propagated",
     },
 }

@@ -8,7 +8,7 @@ import pytest
 from bridgehash import ATH, CounterpartWarning, InputError, Propagation, load
 from bridgehash.ath.class_codes import BalancedCodes
 from bridgehash.ath.likeness import modularity
-from bridgehash.ath.private import Counterparts, find_private, two_groups
+from bridgehash.ath.private import Counterparts, Private, find_private, two_groups
 from bridgehash.ath.spreading import Rows, neighbour_graph
 from bridgehash.models.training import Domains
 
@@ -151,11 +151,13 @@ def test_lacking_classes_stay_away_from_the_codes_of_the_others():
     assert distance_to_lacking() > distance_to_lacking(codes=BalancedCodes()) + 1
 
 
-def test_a_row_of_a_class_that_no_other_domain_has_weighs_more():
-    y = (np.array([0, 1, 2, -1]), np.array([0, 1, 1]))
-    data = Domains(("a", "b"), (np.zeros((4, 1)), np.zeros((3, 1))), y)
-    weights = BalancedCodes(alone_weight=0.5).begin(data, 8, (0.1, 1.0), None).weights
-    np.testing.assert_array_equal(weights[0], [1, 1, 5, 1])
+def test_rows_of_a_lacking_class_weigh_more():
+    y = (np.array([0, 1, 2, -1]), np.array([0, 0, 0]))
+    found = Private(np.array([False, False, True]), np.full(3, -1), None)
+    X = (np.zeros((4, 1)), np.zeros((3, 1)))
+    data = Domains(("a", "b"), X, y, private={1: found})
+    weights = BalancedCodes(lacking_weight=0.5).begin(data, 8, (0.1, 1.0), None).weights
+    np.testing.assert_array_equal(weights[0], [1, 1, 5, 1])  # class 1 has no row, but may have
     assert weights[1] is None
     assert BalancedCodes().begin(data, 8, (0.1, 1.0), None).weights == [None, None]
 
