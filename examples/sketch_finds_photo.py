@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import os
+import warnings
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgehash import ATH, ITQ, HammingIndex, Shared, UnitRows
+from bridgehash import ATH, ITQ, BridgeWarning, HammingIndex, Shared, UnitRows
 from bridgehash.bench.runner import few_labels
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -145,6 +146,7 @@ def main() -> None:
     print(f", {len(queries)} queries, {options.bits} bits\n")
     print(f"{'':46}  precision@10")
     ids = {}
+    warnings.simplefilter("ignore", BridgeWarning)  # the table says how good each method is
     for title, hasher, y in methods:
         hasher.fit(split.photos, X_target, y_source=split.y_photos, y_target=y)
         index = HammingIndex(options.bits).add(hasher.encode(split.photos, "source"))
