@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.linalg import Array, principal
+from .._core.linalg import Array, principal, unit_rows
 from ..models.training import Ids
 from ..neighbors.graphs import one_hot
 from ..neighbors.search import nearest
@@ -26,7 +26,6 @@ from .likeness import (
     modularity,
     settled_labels,
     short_spread,
-    unit,
 )
 from .spreading import Rows, neighbour_graph
 
@@ -147,14 +146,14 @@ class _Directions:
         M, n = self._means[left], len(left)
         centre, origin = self._rows.mean(axis=0), M.mean(axis=0)
         for _ in range(_CENTRINGS):
-            labels = (unit(self._rows - centre) @ unit(M - origin).T).argmax(axis=1)
+            labels = (unit_rows(self._rows - centre) @ unit_rows(M - origin).T).argmax(axis=1)
             found = _class_means(self._rows, labels, n)
             large = np.bincount(labels, minlength=n) >= _SMALLEST
             if large.any():
                 centre, origin = found[large].mean(axis=0), M[large].mean(axis=0)
-        labels = (unit(self._rows - centre) @ unit(M - origin).T).argmax(axis=1)
+        labels = (unit_rows(self._rows - centre) @ unit_rows(M - origin).T).argmax(axis=1)
         found, counts = _class_means(self._rows, labels, n), np.bincount(labels, minlength=n)
-        cosines = (unit(found - centre) * unit(M - origin)).sum(axis=1)
+        cosines = (unit_rows(found - centre) * unit_rows(M - origin)).sum(axis=1)
         return modularity(self._S, labels) + float(np.where(counts > 0, cosines, 0.0).mean())
 
 

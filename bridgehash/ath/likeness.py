@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from .._core.linalg import Array, principal
+from .._core.linalg import Array, principal, unit_rows
 from ..models.training import Ids
 from ..neighbors.graphs import one_hot
 from .spreading import neighbour_graph, settled, spread_labels, votes
@@ -33,9 +33,9 @@ class Space:
         self.present = np.bincount(y, minlength=n_classes) > 0
         self.S = neighbour_graph(Y, N_NEIGHBORS)
         P = principal(X, min(_DIRECTIONS, X.shape[1]), Y)
-        means = unit(one_hot(y, n_classes).T @ (X @ P))
-        self.cosines = np.where(self.present, unit(averaged(self.S, Y @ P)) @ means.T, -1.0)
-        own = unit(averaged(neighbour_graph(X, N_NEIGHBORS), X @ P)) @ means.T
+        means = unit_rows(one_hot(y, n_classes).T @ (X @ P))
+        self.cosines = np.where(self.present, unit_rows(averaged(self.S, Y @ P)) @ means.T, -1.0)
+        own = unit_rows(averaged(neighbour_graph(X, N_NEIGHBORS), X @ P)) @ means.T
         sums = np.bincount(y, own[np.arange(len(y)), y], minlength=n_classes)
         self.own = sums / np.maximum(np.bincount(y, minlength=n_classes), 1)
 
@@ -92,11 +92,6 @@ def averaged(S: csr_array, V: Array) -> Array:
     """Return rows averaged over their neighbourhood in the graph."""
     ones = spread_labels(S, np.ones((len(V), 1)), _ALPHA, _STEPS)
     return spread_labels(S, V, _ALPHA, _STEPS) / np.maximum(ones, _TINY)
-
-
-def unit(X: Array) -> Array:
-    """Return rows of length one."""
-    return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), _TINY)
 
 
 def short_spread(S: csr_array, V: Array) -> Array:

@@ -2,7 +2,7 @@
 
 Projections, codes and graphs are always held; they grow with rows and bits. The rows are held if
 there is room, and read in blocks otherwise. Counted is what a fit uses beyond its inputs;
-docs/howto/scale.md has the measurements behind the constants.
+docs/benchmarks/scale.md has the measurements behind the constants.
 """
 
 from __future__ import annotations

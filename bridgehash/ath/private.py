@@ -22,7 +22,7 @@ from scipy.sparse.linalg import eigsh
 from sklearn.cluster import KMeans
 
 from .._core.errors import CounterpartWarning
-from .._core.linalg import Array
+from .._core.linalg import Array, unit_rows
 from ..models.rejector import Rejector
 from ..models.training import Domains, Ids
 from .lacking import find_lacking
@@ -33,7 +33,6 @@ from .likeness import (
     modularity,
     settled_labels,
     short_spread,
-    unit,
 )
 from .spreading import Rows, neighbour_graph, votes
 
@@ -237,7 +236,7 @@ def _grouped(X: Array, most: int) -> Ids:
     V = eigsh(S, most, which="LA", v0=np.ones(len(X)))[1][:, ::-1]
     score = modularity(S, best, _COARSE)
     for k in range(2, most + 1):
-        labels = KMeans(k, n_init=2, random_state=0).fit_predict(unit(V[:, :k]))
+        labels = KMeans(k, n_init=2, random_state=0).fit_predict(unit_rows(V[:, :k]))
         if (found := modularity(S, labels, _COARSE)) > score:
             best, score = np.unique(labels, return_inverse=True)[1], found
     return best
