@@ -32,6 +32,7 @@ from .frozen import Frozen, FrozenInput
 from .memory import check_in_blocks, plan_memory
 from .presets import part, preset
 from .problem import Problem, begun, chosen_lam, comparable
+from .propagation import Projecting
 from .solver import Solution
 from .steps import Objective
 
@@ -202,8 +203,8 @@ def _completed(
 _BRIDGE_BITS = 64
 
 
-def _bridged(ath: Any, data: TrainingData, rng: np.random.RandomState) -> tuple[Array, Array]:
-    """Return the rows of both domains in a space where a fit has joined them, as NumPy arrays.
+def _bridged(ath: Any, data: TrainingData, rng: np.random.RandomState) -> Projecting:
+    """Join the domains by a fit; return what projects rows of both into that space, in NumPy.
 
     The fit runs where the rows are, and learns from labels if one domain has labels of all rows.
     """
@@ -213,17 +214,21 @@ def _bridged(ath: Any, data: TrainingData, rng: np.random.RandomState) -> tuple[
         data = TrainingData(data.X_target, data.X_source, data.y_target)
     parameters = {"random_state": rng, "unit_rows": ath.unit_rows}
     chosen = preset("semi_supervised" if any(complete) else "unsupervised", parameters)
-    rows, labels = (data.X_source, data.X_target), (data.y_source, data.y_target)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        domains = Domains(TWO, rows, labels)
+        domains = Domains(TWO, (data.X_source, data.X_target), (data.y_source, data.y_target))
         fitted = learn(type(ath)(_BRIDGE_BITS, **chosen), domains, RuntimeOptions())
     encoders = [encoder for encoder in fitted.encoders if encoder is not None]
-    first, second = (
-        np.tanh(like(encoder.decision_function(X), np.empty(0)))
-        for encoder, X in zip(encoders, rows, strict=True)
-    )
-    return (second, first) if swapped else (first, second)
+    first, second = encoders[::-1] if swapped else encoders
+
+    def project(X: Array, Y: Array) -> tuple[Array, Array]:
+        H, G = (
+            np.tanh(like(encoder.decision_function(like(rows, data.X_source)), np.empty(0)))
+            for encoder, rows in ((first, X), (second, Y))
+        )
+        return H, G
+
+    return project
 
 
 def _encoders(problem: Problem, solution: Solution) -> list[LinearEncoder | None]:

@@ -30,7 +30,7 @@ from .likeness import (
 from .spreading import Rows, neighbour_graph
 
 _STAYS = 0.3  # weight of the rows that keep the class of their votes, beside modularity
-_GAIN = 0.12  # of the score of a set of classes
+_GAIN, _DOUBT, _LEAST_GAIN = 0.27, 0.5, 0.06  # of the score of a set of classes: see `find_lacking`
 _PART = 0.25  # of the classes: fewer private ones do little harm
 _TRIED, _MOVES, _NEAR = 12, 4, 3  # sets of classes: tried in order, improved, classes beyond
 _SAMPLE = 1000  # rows whose votes are compared
@@ -40,12 +40,20 @@ _CENTRINGS = 3
 _TINY = 1e-12
 
 
-def find_lacking(there: Rows, here: Rows, features: Space, bridged: Space) -> NDArray[np.bool_]:
+def find_lacking(
+    there: Rows,
+    here: Rows,
+    features: Space,
+    bridged: Space,
+    bridged_without: Callable[[NDArray[np.bool_]], Space],
+) -> NDArray[np.bool_]:
     """Mark classes of the labelled domain that no row here has.
 
     Classes that hardly any row votes for are lacking. Of the others, first the least likely ones
     are left out, one more each time. Then the best set is improved by single exchanges, additions
-    and removals.
+    and removals. The less the labels by features and by the bridge agree while no class is left
+    out, the less the set has to gain. If it gains enough, it is improved once more after a bridge
+    without these classes, because they had misled the first one.
 
     Parameters
     ----------
@@ -53,6 +61,8 @@ def find_lacking(there: Rows, here: Rows, features: Space, bridged: Space) -> ND
         All rows there have a label. Classes of labelled rows here are not lacking.
     features, bridged : Space
         The same rows, compared by their features, and after a bridge.
+    bridged_without : function of a mask of the classes
+        Returns the same rows after a bridge that has not seen these classes.
 
     Returns
     -------
@@ -60,19 +70,31 @@ def find_lacking(there: Rows, here: Rows, features: Space, bridged: Space) -> ND
     """
     known = here.present(features.n_classes)
     lacking = features.present & ~known & features.hardly_voted & bridged.hardly_voted
-    score = _Score(_Votes(features, bridged), _Directions(there, here, features))
+    votes, directions = _Votes(features, bridged), _Directions(there, here, features)
+    score = _Score(votes, directions)
     order = _least_likely(features, bridged, known)
     n = int(features.present.sum())
     numbers = np.unique(np.linspace(1, min(len(order), n - 2), _TRIED).round().astype(int))
     best = max((frozenset(order[:m].tolist()) for m in numbers), key=score, default=frozenset())
+    best = _improved(best, order, n, score)
+    needed = max(_GAIN - _DOUBT * (1.0 - votes.agreement()), _LEAST_GAIN)
+    if len(best) > _PART * n and score(best) - score(frozenset()) > needed:
+        again = bridged_without(np.isin(np.arange(len(lacking)), list(best)))
+        best = _improved(best, order, n, _Score(_Votes(features, again), directions))
+        lacking[list(best)] = True
+    return lacking
+
+
+def _improved(
+    best: frozenset[int], order: Ids, n: int, score: Callable[[frozenset[int]], float]
+) -> frozenset[int]:
+    """Return the set after a few moves to a better neighbour."""
     for _ in range(_MOVES):
         better = max(_neighbours(best, order[: len(best) + _NEAR], n), key=score, default=best)
         if score(better) <= score(best):
             break
         best = better
-    if len(best) > _PART * n and score(best) > score(frozenset()) + _GAIN:
-        lacking[list(best)] = True
-    return lacking
+    return best
 
 
 def _neighbours(chosen: frozenset[int], candidates: Ids, n: int) -> list[frozenset[int]]:
@@ -114,11 +136,17 @@ class _Votes:
             for space in (bridged, features)
         ]
 
+    def agreement(self) -> float:
+        """Return the part of the rows that get one label by features and by the bridge."""
+        bridged, other = self._evidence(frozenset())
+        return float((settled_labels(self._S, bridged) == settled_labels(self._W, other)).mean())
+
+    def _evidence(self, lacking: frozenset[int]) -> tuple[Array, Array]:
+        bridged, features = self._votes
+        return short_spread(self._S, bridged(lacking)), short_spread(self._W, features(lacking))
+
     def __call__(self, lacking: frozenset[int]) -> float:
-        evidence, other = (
-            short_spread(S, counted(lacking))
-            for S, counted in zip((self._S, self._W), self._votes, strict=True)
-        )
+        evidence, other = self._evidence(lacking)
         labels = settled_labels(self._S, evidence)
         stays = sum(float((labels == free.argmax(axis=1)).mean()) for free in (evidence, other))
         return modularity(self._W, labels) + _STAYS * stays

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh
 from sklearn.cluster import KMeans
+from sklearn.metrics import silhouette_score
 
 from .._core.errors import CounterpartWarning
 from .._core.linalg import Array, unit_rows
@@ -30,6 +32,7 @@ from .likeness import (
     N_NEIGHBORS,
     N_VOTERS,
     Space,
+    averaged,
     modularity,
     settled_labels,
     short_spread,
@@ -38,7 +41,7 @@ from .spreading import Rows, neighbour_graph, votes
 
 _LEAST_ROWS, _LEAST_PER_CLASS, _LEAST_CLASSES = 100, 10, 4  # with fewer nothing can be told
 _SPLIT = 0.1  # least part of the rows in either of two groups
-_LEAST_SURE = 0.6  # agreement on classes between features and bridge, to tell anything
+_LEAST_SURE, _SURE = 0.45, 0.6  # agreement between features and bridge: to tell of classes, rows
 _FAR = 0.45  # between two groups of rows: their cosines, relative to those of the labelled rows
 _NEW, _NOT_NEW = 0.15, 0.85  # part of the rows that may be private
 _LOW = 0.84  # likeness of the lowest quarter, relative to the surest half of its class
@@ -46,10 +49,11 @@ _FAR_BRIDGED = 0.35  # between two groups of rows after an unsupervised bridge
 _UNLIKE = 0.55  # likeness of new rows is less
 _LIMITS = (0.55, 0.7)  # of the likeness of new rows, if the graph decides
 _GAIN_OF_ROWS = 0.04  # in modularity
-_COARSE, _MEDIUM = 0.6, 0.8  # resolutions of modularity: less than one favours large groups
+_COARSE, _MEDIUM = 0.4, 0.8  # resolutions of modularity: less than one favours large groups
+_SAMPLE = 2000  # rows whose silhouettes are compared
 _TINY = 1e-12
 
-Bridge = Callable[[NDArray[np.bool_], bool], tuple[Array, Array]]
+Bridge = Callable[[NDArray[np.bool_], NDArray[np.bool_], bool], tuple[Array, Array]]
 
 
 class Private(NamedTuple):
@@ -130,27 +134,36 @@ def find_private(there: Rows, here: Rows, n_classes: int, bridge: Bridge) -> Pri
         All rows have a label.
     here : Rows
         Some rows may have a label.
-    bridge : function of a mask of the rows here, and of whether the fit knows the labels
-        Returns the rows there and these rows in a space where a fit has joined them.
+    bridge : function of masks of the rows there and here, and of whether the fit knows the labels
+        Returns all rows in a space where a fit of these rows has joined the domains.
     """
     classes, groups = np.zeros(n_classes, dtype=bool), np.full(len(here.y), -1)
     if len(groups) < _LEAST_ROWS or len(there.y) < _LEAST_PER_CLASS * n_classes:
         return Private(classes, groups, None)
-    everything = np.ones(len(groups), dtype=bool)
-    features, bridged = _spaces(there, here, bridge(everything, True), n_classes)
-    if (features.label == bridged.label).mean() < _LEAST_SURE:
-        return Private(classes, groups, 1.0 - features.likeness)
-    likeness = _likeness_if_new(features, bridged, there, here, bridge)
+    labelled, everything = np.ones(len(there.y), dtype=bool), np.ones(len(groups), dtype=bool)
+    features, bridged = _spaces(there, here, bridge(labelled, everything, True), n_classes)
+    agreement = float((features.label == bridged.label).mean())
+    rest, unlikeness = here, 1.0 - features.likeness
+    if agreement < _LEAST_SURE:
+        return Private(classes, groups, unlikeness)
+    likeness: Array = np.ones(len(groups))
+    if agreement >= _SURE:
+        unsupervised = partial(bridge, labelled, everything, False)
+        likeness = _likeness_if_new(features, bridged, there, here, unsupervised)
     new = (likeness < _UNLIKE) & (here.y < 0)
-    unlikeness = 1.0 - features.likeness
-    rest = here
     if _may_be_new(new):
         groups[new] = _grouped(here.taken(new).centred, 2 * n_classes)
         unlikeness = 1.0 - likeness
-        rest = here.taken(~new)
-        features, bridged = _spaces(there, rest, bridge(~new, True), n_classes)
+        rest, everything = here.taken(~new), ~new
+        X, Y = bridge(labelled, everything, True)
+        features, bridged = _spaces(there, rest, (X, Y[everything]), n_classes)
+
+    def bridged_without(some: NDArray[np.bool_]) -> Space:
+        X, Y = bridge(~some[there.y], everything, True)
+        return _spaces(there, rest, (X, Y[everything]), n_classes)[1]
+
     if n_classes >= _LEAST_CLASSES:
-        classes = find_lacking(there, rest, features, bridged)
+        classes = find_lacking(there, rest, features, bridged, bridged_without)
     return Private(classes, groups, unlikeness)
 
 
@@ -186,7 +199,11 @@ def _spaces(
 
 
 def _likeness_if_new(
-    features: Space, bridged: Space, there: Rows, here: Rows, bridge: Bridge
+    features: Space,
+    bridged: Space,
+    there: Rows,
+    here: Rows,
+    unsupervised: Callable[[], tuple[Array, Array]],
 ) -> Array:
     """Return how like a class each row is; 1 for all if no group of rows resembles no class.
 
@@ -202,8 +219,7 @@ def _likeness_if_new(
     if gains[limit] > _GAIN_OF_ROWS:
         return features.likeness * (_UNLIKE / limit)
     if np.quantile(bridged.likeness_in_class, 0.25) < _LOW:
-        projections = bridge(np.ones(len(here.y), dtype=bool), False)
-        space = _spaces(there, here, projections, features.n_classes)[1]
+        space = _spaces(there, here, unsupervised(), features.n_classes)[1]
         groups = two_groups(space.best)
         if groups.high - groups.low > _FAR_BRIDGED:
             return (features.likeness + space.likeness) / 2.0
@@ -227,16 +243,23 @@ def _gain(features: Space, bridged: Space, new: NDArray[np.bool_]) -> float:
 
 
 def _grouped(X: Array, most: int) -> Ids:
-    """Return groups of rows: spectral clusters of their k-NN graph, as many as it suggests."""
+    """Return groups of rows: spectral clusters of their k-NN graph, as many as it suggests.
+
+    The number has the largest sum of the modularity and of the mean silhouette of averaged rows:
+    modularity alone splits a large class into parts.
+    """
     most = min(most, len(X) // (2 * N_NEIGHBORS))
     best = np.zeros(len(X), dtype=np.intp)
     if most < 2:
         return best
     S = neighbour_graph(X, N_NEIGHBORS)
     V = eigsh(S, most, which="LA", v0=np.ones(len(X)))[1][:, ::-1]
-    score = modularity(S, best, _COARSE)
+    smooth, score = averaged(S, X), modularity(S, best, _COARSE)
     for k in range(2, most + 1):
         labels = KMeans(k, n_init=2, random_state=0).fit_predict(unit_rows(V[:, :k]))
-        if (found := modularity(S, labels, _COARSE)) > score:
+        found = modularity(S, labels, _COARSE) + silhouette_score(
+            smooth, labels, metric="cosine", sample_size=min(len(X), _SAMPLE), random_state=0
+        )
+        if found > score:
             best, score = np.unique(labels, return_inverse=True)[1], found
     return best

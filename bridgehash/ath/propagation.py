@@ -38,7 +38,8 @@ _SEED_STEPS = 200
 _LEAST_AGREEMENT, _FULL_AGREEMENT = 0.6, 0.85  # between labels estimated in two spaces
 _BRIDGED_ALPHA, _BRIDGED_ROUNDS = 0.8, 3  # at most: votes are better there, so they spread less
 
-Bridging = Callable[[TrainingData, np.random.RandomState], tuple[Array, Array]]
+Projecting = Callable[[Array, Array], tuple[Array, Array]]
+Bridging = Callable[[TrainingData, np.random.RandomState], Projecting]
 
 
 class Propagation(BaseEstimator):
@@ -113,7 +114,8 @@ class Propagation(BaseEstimator):
     ) -> TrainingData:
         """Return the data with labels for nearly all rows.
 
-        `bridge` returns rows of both domains in a space where a fit has joined them. Groups of rows
+        `bridge` fits rows of both domains, and returns what projects rows into their common space.
+        Groups of rows
         without a counterpart get classes of their own, after those of the data.
         """
         domains = [Rows(data.X_source, data.y_source), Rows(data.X_target, data.y_target)]
@@ -136,7 +138,10 @@ class Propagation(BaseEstimator):
         if not same_space or self.space != "bridged":
             estimates.append(self._estimates(domains, n_classes, same_space, rng))
         if same_space and self.space != "features":
-            joint = [rows.joined_with(X) for rows, X in zip(domains, fits(kept), strict=True)]
+            joint = [
+                rows.joined_with(X[some])
+                for rows, some, X in zip(domains, kept, fits(kept), strict=True)
+            ]
             gentle = clone(self).set_params(
                 alpha=min(self.alpha, _BRIDGED_ALPHA), n_rounds=min(self.n_rounds, _BRIDGED_ROUNDS)
             )
@@ -166,8 +171,10 @@ class Propagation(BaseEstimator):
         i, j = complete.index(True), complete.index(False)
         there, here = domains[i], domains[j]
 
-        def bridge(some: NDArray[np.bool_], labelled: bool) -> tuple[Array, Array]:
-            kept = [np.ones(len(there.y), dtype=bool), some]
+        def bridge(
+            some_there: NDArray[np.bool_], some_here: NDArray[np.bool_], labelled: bool
+        ) -> tuple[Array, Array]:
+            kept = [some_there, some_here]
             H = fits(kept if i == 0 else kept[::-1], labelled=labelled)
             return H[i], H[j]
 
@@ -276,7 +283,10 @@ class _Fits:
     def __call__(
         self, kept: Sequence[NDArray[np.bool_]], labelled: bool = True
     ) -> tuple[Array, Array]:
-        """Return these rows after a bridge; one without labels leaves the random state alone."""
+        """Return all rows after a bridge between these.
+
+        One without labels leaves the random state alone.
+        """
         key = b"".join(each.tobytes() for each in kept)
         if labelled and self._last is not None and self._last[0] == key:
             return self._last[1]
@@ -288,7 +298,9 @@ class _Fits:
             None if ids is None or not labelled else ids[some]
             for ids, some in zip((self._data.y_source, self._data.y_target), kept, strict=True)
         ]
-        rows = self._bridge(TrainingData(*X, *y), self._rng if labelled else deepcopy(self._rng))
+        rng = self._rng if labelled else deepcopy(self._rng)
+        project = self._bridge(TrainingData(*X, *y), rng)
+        rows = project(self._data.X_source, self._data.X_target)
         if labelled:
             self._last = key, rows
         return rows

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from bridgehash import ATH, CounterpartWarning, InputError, Propagation, load
+from bridgehash._core.linalg import unit_rows
 from bridgehash.ath.class_codes import BalancedCodes
 from bridgehash.ath.likeness import modularity
-from bridgehash.ath.private import Counterparts, Private, find_private, two_groups
+from bridgehash.ath.private import Counterparts, Private, _grouped, find_private, two_groups
 from bridgehash.ath.spreading import Rows, neighbour_graph
 from bridgehash.models.training import Domains
 
@@ -42,7 +43,7 @@ def found(kind, **changes):
     known = np.full(len(y_t), -1)
     known[: changes.get("known", 0)] = y_t[: changes.get("known", 0)]
     there, here = Rows(X_s, y_s), Rows(X_t, known)
-    private = find_private(there, here, N_CLASSES, lambda some, labelled: (X_s, X_t[some]))
+    private = find_private(there, here, N_CLASSES, lambda *which: (X_s, X_t))
     return private, y_s, y_t
 
 
@@ -65,6 +66,25 @@ def test_new_classes_get_groups_of_their_own():
     assert len(np.unique(private.groups[private.groups >= 0])) == 2
 
 
+def test_a_large_new_class_is_one_group():
+    rng = np.random.default_rng(0)
+    parts = CENTRES[[0] * 100 + [1] * 100] + 1.5 * np.eye(16)[10 + np.arange(200) % 2]
+    groups = _grouped(unit_rows(parts + 0.5 * rng.normal(size=(200, 16))), 12)
+    assert len(np.unique(groups)) == 2
+
+
+def test_the_bridge_is_fitted_again_without_the_classes_that_seem_to_be_lacking():
+    X_s, y_s, X_t, _ = task("partial")
+    seen = []
+
+    def bridge(there, here, labelled):
+        seen.append(sorted(set(y_s[there].tolist())))
+        return X_s, X_t
+
+    find_private(Rows(X_s, y_s), Rows(X_t, None), N_CLASSES, bridge)
+    assert seen == [[0, 1, 2, 3, 4, 5], [0, 1, 2]]
+
+
 def test_labelled_rows_and_their_classes_are_never_private():
     private, _, y_t = found("partial", known=60)
     assert not private.classes[np.unique(y_t[:60])].any()
@@ -74,7 +94,7 @@ def test_labelled_rows_and_their_classes_are_never_private():
 
 def test_too_few_rows_tell_nothing():
     X, y = clouds(range(3), n=8)
-    private = find_private(Rows(X, y), Rows(X, None), 3, lambda some, labelled: (X, X[some]))
+    private = find_private(Rows(X, y), Rows(X, None), 3, lambda *which: (X, X))
     assert not private.classes.any()
     assert (private.groups < 0).all()
     assert private.unlikeness is None

@@ -149,7 +149,7 @@ def test_the_bridged_space_is_trusted_if_it_agrees_in_part(turned, expected):
             TrainingData(X_s / 50.0, X_t / 50.0, y_s),
             same_space=True,
             rng=np.random.RandomState(0),
-            bridge=lambda data, rng: bridge,
+            bridge=lambda data, rng: lambda X, Y: bridge,
         )
         .y_target
         for space in ("auto", "features", "bridged")
@@ -173,7 +173,7 @@ def test_known_labels_decide_which_space_is_trusted(turned):
         TrainingData(X_s, noisy, y_s, few),
         same_space=True,
         rng=np.random.RandomState(0),
-        bridge=lambda data, rng: (CENTRES[y_s], bridged),
+        bridge=lambda data, rng: lambda X, Y: (CENTRES[y_s], bridged),
     )
     assert (data.y_target == y_t).mean() > 0.9
 
