@@ -30,7 +30,8 @@ from .likeness import (
 from .spreading import Rows, neighbour_graph
 
 _STAYS = 0.3  # weight of the rows that keep the class of their votes, beside modularity
-_GAIN, _DOUBT, _LEAST_GAIN = 0.27, 0.5, 0.06  # of the score of a set of classes: see `find_lacking`
+_GAIN, _DOUBT = 0.27, 0.5  # of the score of a set of classes, by agreement: see `find_lacking`
+_GAINS = 0.06, 0.12  # at least, at most
 _PART = 0.25  # of the classes: fewer private ones do little harm
 _TRIED, _MOVES, _NEAR = 12, 4, 3  # sets of classes: tried in order, improved, classes beyond
 _SAMPLE = 1000  # rows whose votes are compared
@@ -77,7 +78,7 @@ def find_lacking(
     numbers = np.unique(np.linspace(1, min(len(order), n - 2), _TRIED).round().astype(int))
     best = max((frozenset(order[:m].tolist()) for m in numbers), key=score, default=frozenset())
     best = _improved(best, order, n, score)
-    needed = max(_GAIN - _DOUBT * (1.0 - votes.agreement()), _LEAST_GAIN)
+    needed = np.clip(_GAIN - _DOUBT * (1.0 - votes.agreement()), *_GAINS)
     if len(best) > _PART * n and score(best) - score(frozenset()) > needed:
         again = bridged_without(np.isin(np.arange(len(lacking)), list(best)))
         best = _improved(best, order, n, _Score(_Votes(features, again), directions))
