@@ -22,7 +22,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .kernel import _compiled, _inlined, _lowest_bit
+from .compiled import _compiled, _inlined, _lowest_bit
 
 _LANES = 64
 _TILE = 1024  # codes; their groups of four bits fit into the L1 cache
