@@ -69,7 +69,7 @@ def without_selection(words: Any, queries: Any, bits: int) -> None:
     limits, held, below = (np.zeros(n, np.int64) for _ in range(3))
     counts, rows = np.zeros((n, bits + 2), np.int64), np.empty((n, 1024), np.int64)
     scan = sliced_kernel.scan_tiles
-    scan(words, queries, 1, limits, counts, rows.astype(np.uint16), rows, held, below)
+    scan(words, queries, 1, limits, counts, rows.astype(np.uint16), rows, held, below, 0)
 
 
 def exact_row(n: int, bits: int, n_queries: int, k: int) -> list[str]:

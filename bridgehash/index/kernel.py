@@ -23,7 +23,12 @@ from .compiled import _compact, _compiled, _hold, _inlined, _lowest_bit, _popcou
 _LANES = 64
 _TILE = 8192  # codes; 64 KB per word of a code, to fit in the L2 cache
 _SPARE = 1024  # room for candidates beyond k
-_MANY = 32  # queries, for which transposing the codes is worth its time
+# The scan for many queries transposes all codes, and takes longer for each candidate.
+_MANY, _LONG, _RARE = (
+    32,
+    4,
+    2_000,
+)  # queries, tiles, and codes per neighbour from which it is faster
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -173,16 +178,17 @@ def _scan(
     held: Any,
     below: Any,
     first: int,
+    last: int,
     tiles: Any,
 ) -> None:
-    """Collect the candidates of each query: all codes from `first` that can be among the k nearest.
+    """Collect the candidates of each query: codes first..last that can be among the k nearest.
 
     A code must be nearer than limits[q]; counts[q, d] is the number of codes seen at distance d,
     below[q] that of codes below the limit. held[q] candidates are in the order of their rows.
     """
     n_queries, step = len(queries), tiles.shape[1]
-    for start in range(first, words.shape[1], step):
-        stop = min(start + step, words.shape[1])
+    for start in range(first, last, step):
+        stop = min(start + step, last)
         n = stop - start
         tiles[:, n:] = np.iinfo(tiles.dtype).max  # never below a limit
         for q in range(n_queries):
@@ -279,10 +285,14 @@ def nearest_rows(words: Any, queries: Any, k: int, n_bits: int) -> Any:
     counts = np.zeros((n_queries, n_bits + 2), np.int64)
     held, below = np.zeros(n_queries, np.int64), np.zeros(n_queries, np.int64)
     state = limits, counts, held_d, held_r, held, below
-    first = 0
-    if n_queries >= _MANY and len(words) <= sliced_kernel.MOST_WORDS:
-        first = sliced_kernel.scan_tiles(words, queries, k, *state)
-    _scan(words, queries, k, *state, first, tiles)
+    n = first = words.shape[1]
+    many = n_queries >= _MANY and n >= max(_LONG * _TILE, _RARE * k)
+    if many and len(words) <= sliced_kernel.MOST_WORDS:
+        first = _TILE  # after these codes there are few candidates
+    _scan(words, queries, k, *state, 0, first, tiles)
+    if first < n:
+        first = sliced_kernel.scan_tiles(words, queries, k, *state, first)
+        _scan(words, queries, k, *state, first, n, tiles)
     out_d, out_r = np.empty((n_queries, k), np.int32), np.empty((n_queries, k), np.int64)
     _sorted(held_d, held_r, held, n_bits, out_d, out_r)
     return out_d, out_r

@@ -271,8 +271,9 @@ def scan_tiles(
     held_r: Any,
     held: Any,
     below: Any,
+    first: int,
 ) -> int:
-    """Do what `_scan` of kernel.py does, for all whole tiles; return how many codes these are."""
+    """Do what `_scan` of kernel.py does for whole tiles from `first`; return where they end."""
     n_queries, n_words = queries.shape
     n_planes = 64 * n_words
     planes = np.zeros((n_planes + 1) * LANES, np.uint64)  # the last one is zero
@@ -287,14 +288,14 @@ def scan_tiles(
         _set_limit(levels, q, limits[q], lengths[q], of_ones[q])
     inverted = np.empty(_LENGTH_BITS * LANES, np.uint64)
     masks = np.empty(LANES, np.uint64)
-    n_codes = words.shape[1] // TILE * TILE
-    for start in range(0, n_codes, TILE):
+    last = first + (words.shape[1] - first) // TILE * TILE
+    for start in range(first, last, TILE):
         for i in range(n_words):
             _transpose(words[i], start, planes, 64 * i * LANES)
         _lengths(planes, chosen, n_queries * n_planes, n_planes, inverted)
         for q in range(n_queries):
-            first, place = q * n_planes, q * _LIMIT_WORDS
-            some = _mask_below(planes, chosen, first, n_chosen[q], inverted, levels, place, masks)
+            own, place = q * n_planes, q * _LIMIT_WORDS
+            some = _mask_below(planes, chosen, own, n_chosen[q], inverted, levels, place, masks)
             if some == 0:
                 continue
             limit, n, met = limits[q], held[q], below[q]
@@ -311,4 +312,4 @@ def scan_tiles(
             if limit != limits[q]:
                 _set_limit(levels, q, limit, lengths[q], of_ones[q])
             limits[q], held[q], below[q] = limit, n, met
-    return n_codes
+    return last

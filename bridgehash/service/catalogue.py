@@ -28,6 +28,7 @@ from ..index import HammingIndex, IndexStore
 from ..index.attributes import Attributes, ItemFilter
 from ..index.changes import Add, ChangeResult, Remove, Upsert
 from ..index.ids import Ids, kind_of, no_ids
+from ..index.scan import prepare_many
 from ..metrics import (
     distance_histogram,
     mean_average_precision,
@@ -48,7 +49,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MAX_QUERIES = 1_000  # that are scored
 _MAX_PAIRS = 100_000_000  # distances computed for scores
 _MAX_WEIGHT = 1e28  # a score is a sum of weights times a float16, and must be finite in float32
-_MANY = 32  # queries, which have a scan of their own
 _ANY = "any"  # the domain of a one-domain model
 
 
@@ -457,10 +457,10 @@ def _open(
                 DecoderWarning,
                 stacklevel=2,
             )
-        zeros = np.zeros((_MANY, n_bytes(n_bits)), np.uint8)
-        for one_or_many in (zeros[:1], zeros):  # a first search compiles or loads its scan
-            store.index.search_rows(one_or_many, 1)
-        store.index.best_rows(zeros[:1], np.zeros((1, n_bits)), 1)
+        zeros = np.zeros((1, n_bytes(n_bits)), np.uint8)
+        store.index.search_rows(zeros, 1)  # a first search compiles or loads the scan
+        store.index.best_rows(zeros, np.zeros((1, n_bits)), 1)
+        prepare_many(n_bits)
         return catalogue
     except BaseException:
         store.close()

@@ -17,7 +17,7 @@ from bridgehash import ITQ, InputError, ModelFileError, load
 from bridgehash.codes import hamming, pack, unpack
 from bridgehash.index import HammingIndex
 from bridgehash.index.attributes import ItemFilter
-from bridgehash.index.scan import nearest_rows, numpy_nearest_rows
+from bridgehash.index.scan import nearest_rows, numpy_nearest_rows, prepare_many
 from bridgehash.index.state import as_words
 
 
@@ -85,15 +85,27 @@ def many_queries(rng, codes, n_bits):
 
 @pytest.mark.parametrize("n_bits", [1, 12, 64, 65, 128, 190, 254, 255, 256, 257])
 @pytest.mark.parametrize("spread", [0.5, 0.04])
-def test_many_queries_have_the_same_neighbours(n_bits, spread):
-    """They have a scan of their own, in tiles of 512 codes."""
+def test_many_queries_have_the_same_neighbours(monkeypatch, n_bits, spread):
+    """They have a scan of their own, in tiles of 512 codes, after the first few."""
+    kernel = pytest.importorskip("bridgehash.index.kernel")
+    for name, value in {"_TILE": 64, "_RARE": 1}.items():  # so that few codes are enough
+        monkeypatch.setattr(kernel, name, value)
     rng = np.random.default_rng(n_bits)
-    for n, k in [(511, 20), (512, 1), (513, 513), (5000, 700), (7168, 20)]:
+    for n, k in [(575, 20), (576, 1), (577, 577), (5000, 700), (7232, 20)]:
         codes = random_codes(rng, n, n_bits, spread)
         words = as_words(codes)
         queries = np.ascontiguousarray(as_words(many_queries(rng, codes, n_bits)).T)
         arguments = words, queries, k, n_bits
         assert_same(nearest_rows(*arguments), numpy_nearest_rows(*arguments))
+
+
+def test_the_scan_for_many_queries_is_prepared(monkeypatch):
+    """It takes seconds to compile, while a service must answer."""
+    kernel = pytest.importorskip("bridgehash.index.kernel")
+    calls = []
+    monkeypatch.setattr(kernel.sliced_kernel, "scan_tiles", lambda *given: calls.append(1) or 0)
+    prepare_many(70)
+    assert calls
 
 
 @pytest.mark.slow
