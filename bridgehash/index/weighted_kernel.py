@@ -26,6 +26,7 @@ from .compiled import _compiled, _inlined, _lowest_bit
 
 _LANES = 64
 _TILE = 1024  # codes; their groups of four bits fit into the L1 cache
+_ROW = _TILE + 64  # bytes between two groups; a power of two would use few sets of the cache
 _BLOCK = 512  # codes that share the load of a table
 _GROUPS = 16  # of four bits in a word
 _HALF = 8  # groups whose entries are added in one byte
@@ -91,7 +92,7 @@ def _emit_sums(
         place = builder.add(first, builder.mul(group, ir.Constant(size, 16)))
         table = builder.load(_at(builder, tables, place, entries), align=1)
         table = builder.shuffle_vector(table, ir.Constant(entries, ir.Undefined), order)
-        row = builder.add(builder.mul(group, ir.Constant(size, _TILE)), start)
+        row = builder.add(builder.mul(group, ir.Constant(size, _ROW)), start)
         for part in range(n_parts):
             place = builder.add(row, ir.Constant(size, part * _WIDTH))
             index = builder.load(_at(builder, groups, place, lanes), align=1)
@@ -212,22 +213,59 @@ def _mask_one_word(
     return signature, codegen
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def _split_at_once(typing_context: Any, words: Any, start: Any, groups: Any, place: Any) -> Any:
+    """Do what `_split` does for one word of _LANES codes; their groups begin at groups[place]."""
+    signature = types.void(words, start, groups, place)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        words, groups = (_data(context, builder, signature, args, i) for i in (0, 2))
+        size, index = ir.IntType(64), ir.IntType(32)
+        bytes_, eights = ir.VectorType(ir.IntType(8), 64), ir.VectorType(size, 8)
+
+        def shuffled(a: Any, b: Any, order: list[int]) -> Any:
+            mask = ir.Constant(ir.VectorType(index, len(order)), order)
+            return builder.shuffle_vector(a, b, mask)
+
+        rows = []
+        for i in range(8):  # 8 codes: all their first bytes, then all second ones ...
+            at = builder.add(args[1], ir.Constant(size, 8 * i))
+            codes = builder.load(_at(builder, words, at, bytes_), align=8)
+            order = [8 * code + byte for byte in range(8) for code in range(8)]
+            first = shuffled(codes, ir.Constant(bytes_, ir.Undefined), order)
+            rows.append(builder.bitcast(first, eights))
+        for d in (1, 2, 4):  # a transposition of 8 x 8 such eights
+            for i in (i for i in range(8) if not i & d):
+                a, b = rows[i], rows[i + d]
+                rows[i] = shuffled(a, b, [8 + j - d if j & d else j for j in range(8)])
+                rows[i + d] = shuffled(a, b, [8 + j if j & d else j + d for j in range(8)])
+        four, low = (ir.Constant(bytes_, [ir.Constant(ir.IntType(8), n)] * 64) for n in (4, 15))
+        for c, row in enumerate(rows):
+            own = builder.bitcast(row, bytes_)
+            for i, bits in enumerate((builder.lshr(own, four), builder.and_(own, low))):
+                at = builder.add(args[3], ir.Constant(size, (2 * c + i) * _ROW))
+                builder.store(bits, _at(builder, groups, at, bytes_), align=1)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
 @_compiled
 def _split(words: Any, start: int, stop: int, groups: Any) -> None:
     """Write each group of four bits of codes start..stop to a row of its own."""
     n = stop - start
     flat = groups.reshape(-1)  # slices of one array are known to be contiguous
     for w in range(words.shape[0]):
-        word = words[w, start:stop]
-        for c in range(8):
-            shift = np.uint64(8 * c)
-            place = (_GROUPS * w + 2 * c) * _TILE
-            high, low = flat[place : place + n], flat[place + _TILE : place + _TILE + n]
-            for j in range(n):
-                low[j] = word[j] >> shift
-            for j in range(n):
-                high[j] = low[j] >> np.uint8(4)
-                low[j] = low[j] & np.uint8(15)
+        word = words[w]
+        for j in range(0, n - n % _LANES, _LANES):
+            _split_at_once(word, start + j, flat, _GROUPS * w * _ROW + j)
+        for j in range(n - n % _LANES, n):
+            code = word[start + j]
+            for g in range(0, _GROUPS, 2):
+                place = (_GROUPS * w + g) * _ROW + j
+                flat[place] = (code >> np.uint64(4)) & np.uint64(15)
+                flat[place + _ROW] = code & np.uint64(15)
+                code >>= np.uint64(8)
 
 
 @_compiled
@@ -362,7 +400,7 @@ def _scan(
         factors[q], shifts[q] = factor * steps[q], shift * steps[q]
     limits = np.full(n_queries, np.inf, np.float32)
     held = np.zeros(n_queries, np.int64)
-    groups = np.zeros((n_groups, _TILE), np.uint8)
+    groups = np.zeros((n_groups, _ROW), np.uint8)
     sums, masks = np.empty(_TILE, np.uint16), np.empty(_BLOCK // _LANES, np.uint64)
     offsets, slopes = np.zeros(_TILE, np.float32), np.ones(_TILE, np.float32)
     copy = np.empty(scores.shape[1], np.float32)
