@@ -2,7 +2,7 @@
 
     python benchmarks/service.py [--million 1] [--bits 64] [--connections 50] [--rate 200]
         [--seconds 20] [--requests 100000] [--part latency,highest,where,adds,memory]
-        [--rank hamming|weights|mixed]
+        [--rank hamming|weights|mixed] [--record FILE]
 
 A server with random codes runs on loopback; this process sends the load from the same machine.
 Each search is for the ten nearest codes of one vector of 64 features, which the server encodes:
@@ -13,7 +13,7 @@ request was due, so a server that falls behind cannot hide it. The highest rate 
 a rising series whose 99th percentile is below 50 ms, at the first or second try. For memory,
 requests are sent without pause. `others` is the share of all cores that other programs used.
 `where` divides the CPU time of a search between the event loop, which reads requests and writes
-answers, and the threads that search, at rising rates and without pause.
+answers, and the threads that search, at rising rates and without pause; --record keeps its figures.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from recorded import Recorder, add_option
 
 from bridgehash import LinearEncoder, load, save
 from bridgehash.index import HammingIndex
@@ -263,9 +264,12 @@ def where(server: Server, options: argparse.Namespace) -> None:
         else:
             asyncio.run(back_to_back(server.port, data, n, options.connections))
         (loop, loop_waits), (search, search_waits) = (of_threads(server) - before) / n
+        label, waits = f"{rate}/s" if rate else "no pause", loop_waits + search_waits
+        for name, value in {"event loop": loop, "threads": search, "waits": waits}.items():
+            options.recorder.add([value], "where", options.rank, label, name)
         print(
-            f"{f'{rate}/s' if rate else 'no pause':>8s}  event loop {loop:.2f} ms, threads "
-            f"{search:.2f} ms of CPU per search; they wait {loop_waits + search_waits:.1f} times",
+            f"{label:>8s}  event loop {loop:.2f} ms, threads {search:.2f} ms of CPU per search; "
+            f"they wait {waits:.1f} times",
             flush=True,
         )
 
@@ -298,14 +302,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--rank", choices=["hamming", "weights", "mixed"], default="hamming")
-    parser.add_argument("--part", default="latency,highest,adds,memory")
+    parser.add_argument("--part", default="latency,highest,where,adds,memory")
+    add_option(parser)
     options = parser.parse_args()
+    options.recorder = Recorder(options.record)
     parts = {each.__name__: each for each in (latency, highest, where, adds, memory)}
     with served(int(1e6 * options.million), options.bits) as server:
         data = searches(options.rank)
         asyncio.run(arrivals(server.port, data, 100, 3, options.connections))  # warm
         for name in options.part.split(","):
             parts[name](server, options)
+    options.recorder.write()
 
 
 if __name__ == "__main__":
