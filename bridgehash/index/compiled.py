@@ -1,4 +1,4 @@
-"""Shared by the compiled scans: compiler options, instructions, and candidates of a query."""
+"""Shared by the compiled scans: compiler options, vectors, and candidates of a query."""
 
 from __future__ import annotations
 
@@ -27,6 +27,22 @@ def _lowest_bit(typing_context: Any, x: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
 
     return x(x), codegen
+
+
+def _data(context: Any, builder: Any, signature: Any, args: Any, i: int) -> Any:
+    """Return the address of the first element of an argument that is an array."""
+    return context.make_array(signature.args[i])(context, builder, args[i]).data
+
+
+def _at(builder: Any, data: Any, place: Any, vector: Any) -> Any:
+    return builder.bitcast(builder.gep(data, [place]), vector.as_pointer())
+
+
+def _repeat(builder: Any, number: Any, lanes: Any) -> Any:
+    nothing = ir.Constant(lanes, ir.Undefined)
+    one = builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
+    order = ir.Constant(ir.VectorType(ir.IntType(32), lanes.count), [0] * lanes.count)
+    return builder.shuffle_vector(one, nothing, order)
 
 
 @_compiled

@@ -18,7 +18,17 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .compiled import _compact, _compiled, _hold, _inlined, _lowest_bit, _popcount
+from .compiled import (
+    _at,
+    _compact,
+    _compiled,
+    _data,
+    _hold,
+    _inlined,
+    _lowest_bit,
+    _popcount,
+    _repeat,
+)
 
 LANES = 8  # words per plane
 TILE = 64 * LANES  # codes
@@ -47,14 +57,6 @@ def _has_ternary() -> bool:
 
 
 _TERNARY = _has_ternary()
-
-
-def _data(context: Any, builder: Any, signature: Any, args: Any, i: int) -> Any:
-    return context.make_array(signature.args[i])(context, builder, args[i]).data
-
-
-def _at(builder: Any, data: Any, place: Any) -> Any:
-    return builder.bitcast(builder.gep(data, [place]), _VECTOR.as_pointer())
 
 
 def _number(value: int) -> Any:
@@ -88,7 +90,7 @@ def _emit_counts(builder: Any, planes: Any, chosen: Any, first: Any, n: Any, n_b
         more = []
         for i in range(_TOGETHER):
             at = builder.load(builder.gep(chosen, [builder.add(start, _number(i))]))
-            more.append(builder.load(_at(builder, planes, at), align=8))
+            more.append(builder.load(_at(builder, planes, at, _VECTOR), align=8))
         for own in held[:4]:  # 16 planes give 8 carries, these 4, then 2 and 1
             total, carries = builder.load(own), []
             for a, b in zip(more[::2], more[1::2], strict=True):
@@ -126,7 +128,7 @@ def _transpose(typing_context: Any, words: Any, start: Any, planes: Any, first: 
                     for i in range(8)
                 ]
                 x = [
-                    builder.load(_at(builder, source, builder.add(begin, place)), align=8)
+                    builder.load(_at(builder, source, builder.add(begin, place), _VECTOR), align=8)
                     for place in places
                 ]
                 for shift, mask in steps:
@@ -138,7 +140,7 @@ def _transpose(typing_context: Any, words: Any, start: Any, planes: Any, first: 
                         x[i + distance] = builder.xor(x[i + distance], moved)
                         x[i] = builder.xor(x[i], builder.shl(moved, by))
                 for place, value in zip(places, x, strict=True):
-                    at = _at(builder, planes, builder.add(args[3], place))
+                    at = _at(builder, planes, builder.add(args[3], place), _VECTOR)
                     builder.store(value, at, align=8)
         return context.get_dummy_value()
 
@@ -154,7 +156,9 @@ def _lengths(typing_context: Any, planes: Any, chosen: Any, first: Any, n: Any, 
         planes, chosen, to = (_data(context, builder, signature, args, i) for i in (0, 1, 4))
         counts = _emit_counts(builder, planes, chosen, args[2], args[3], _LENGTH_BITS)
         for i, bits in enumerate(counts):
-            builder.store(builder.not_(bits), _at(builder, to, _number(i * LANES)), align=8)
+            builder.store(
+                builder.not_(bits), _at(builder, to, _number(i * LANES), _VECTOR), align=8
+            )
         return context.get_dummy_value()
 
     return signature, codegen
@@ -181,7 +185,7 @@ def _mask_below(
         )
         counts = _emit_counts(builder, planes, chosen, args[2], args[3], _SUM_BITS)
         inverted = [
-            builder.load(_at(builder, lengths, _number(i * LANES)), align=8)
+            builder.load(_at(builder, lengths, _number(i * LANES), _VECTOR), align=8)
             for i in range(_LENGTH_BITS)
         ]
         # The complement of |a| is 511 - |a|.
@@ -190,9 +194,10 @@ def _mask_below(
             total, carry = _emit_adder(builder, a, b, carry)
             bits.append(total)
         words = [
-            _emit_repeat(
+            _repeat(
                 builder,
                 builder.load(builder.gep(limits, [builder.add(args[6], _number(i))])),
+                _VECTOR,
             )
             for i in range(_LIMIT_WORDS)
         ]
@@ -200,20 +205,13 @@ def _mask_below(
         for bit, absent in zip([*bits, carry], words[:-1], strict=True):
             reached = _emit_adder(builder, bit, reached, absent)[1]
         reached = builder.xor(reached, words[-1])
-        builder.store(reached, _at(builder, masks, _number(0)), align=8)
+        builder.store(reached, _at(builder, masks, _number(0), _VECTOR), align=8)
         kind = ir.FunctionType(_SIZE, [_VECTOR])
         name = f"llvm.vector.reduce.or.v{LANES}i64"
         function = cgutils.get_or_insert_function(builder.module, kind, name)
         return builder.call(function, [reached])
 
     return signature, codegen
-
-
-def _emit_repeat(builder: Any, number: Any) -> Any:
-    nothing = ir.Constant(_VECTOR, ir.Undefined)
-    one = builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
-    order = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-    return builder.shuffle_vector(one, nothing, order)
 
 
 @_inlined

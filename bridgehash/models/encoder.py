@@ -68,8 +68,8 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
     The parameters are the whole state, so there is nothing to fit: an encoder can be cloned, put
     into a pipeline, pickled or saved. Rows may be arrays of NumPy, torch or another array API
     library, DataFrames, paths or blocks of rows (see `as_blocks`); the result is where the rows
-    are. Copies of the parameters on other devices are cached, so replace the arrays of an encoder
-    instead of writing into them.
+    are. P and c (below) are cached, so replace the arrays of an encoder instead of writing into
+    them.
 
     Notes
     -----
