@@ -123,7 +123,7 @@ search: $(READY)
 
 # The service under load, on loopback: a few minutes, on an idle machine.
 load: $(READY)
-	$(BIN)/python benchmarks/service.py
+	$(BIN)/python benchmarks/service.py --record $(RECORDS)/service.json
 
 # One hostile client of each kind beside good ones: five minutes, on an idle machine.
 hostile: $(READY)

@@ -1,7 +1,7 @@
 """What a code is worth: recall of float neighbours by bytes per item, ours and others.
 
     python benchmarks/quality.py [LINE ...] [--splits 3] [--first-split 0] [--bits 64,128,256]
-        [--without OPQ] [--record FILE] [--figure FILE]
+        [--without OPQ] [--only OPQ] [--record FILE] [--figure FILE]
 
 Lines: cifar, pacs, use, wordllama, pairs, candidates. Needs the data pack ($BRIDGEHASH_DATA, or
 ../shared/data). One thread. Rows have unit norm; each split draws 500 queries, and 39,500 other
@@ -15,7 +15,8 @@ of the query. `q/s`: queries per second of CPU time, for k = 100, best of three.
   codes and corrections of `encode_corrected`; "corrected, plain codes" keeps the signs as codes.
 * RaBitQ, PQ, OPQ: faiss, `PCAR{bits},RaBitQ` with float queries, and product quantisers of the same
   bytes with distance tables of the float query. These learn from 10,000 rows in ten rounds, the
-  rotation of OPQ from 5,000 in eight, which takes most of the time (`--without OPQ`).
+  rotation of OPQ from 5,000 in eight, which takes most of the time (`--without OPQ`). `--only`
+  measures some of these methods and nothing else.
 * binary, int8: quantisation as sentence-transformers does it: the signs of the columns, ranked by
   Hamming distance ("binary") or by the float query ("binary, float query"); columns in 255 steps
   between their least and largest value, ranked by the inner product. Their size is that of the row.
@@ -57,6 +58,7 @@ Rows = NDArray[Any]
 N_QUERIES, N_ITEMS, DEPTH, RUNS = 500, 39_500, 100, 3
 CANDIDATES = (300, 1000, 3000, 10_000)
 COLUMNS = ("bytes", "r@1", "r@10", "r@100", "class", "q/s")
+FAISS = ("PCA + RaBitQ", "PQ", "OPQ")
 PACS = ("photo", "cartoon", "sketch")
 TITLES = {
     "cifar": "CIFAR-10, GIST 512",
@@ -148,8 +150,8 @@ def ours(task: Task, bits: int, seed: int) -> Iterator[tuple[str, Answer]]:
         )
 
 
-def of_faiss(task: Task, bits: int, without: Sequence[str]) -> Iterator[tuple[str, Answer]]:
-    """RaBitQ and product quantisers."""
+def of_faiss(task: Task, bits: int, names: Sequence[str]) -> Iterator[tuple[str, Answer]]:
+    """RaBitQ and product quantisers, those that are named."""
     import faiss
 
     faiss.omp_set_num_threads(1)
@@ -166,7 +168,7 @@ def of_faiss(task: Task, bits: int, without: Sequence[str]) -> Iterator[tuple[st
         ("PQ", quantisers[0], n_bytes, 10_000),
         ("OPQ", faiss.IndexPreTransform(rotation, quantisers[1]), n_bytes, 10_000),
     ):
-        if name in without:
+        if name not in names:
             continue
         if name == "OPQ":
             rotation.train(task.X[:5000])
@@ -212,9 +214,9 @@ def speed(search: Callable[[], Rows]) -> float:
 
 
 def measured(
-    name: str, bits: Iterable[int], seed: int, without: Sequence[str]
+    name: str, bits: Iterable[int], seed: int, names: Sequence[str], *, alone: bool
 ) -> dict[tuple[str, ...], list[float]]:
-    """Return the columns of all methods, by bits and method."""
+    """Return the columns of all methods, or of those of faiss alone, by bits and method."""
     task = drawn(name, seed)
     found: dict[tuple[str, ...], list[float]] = {}
 
@@ -224,9 +226,11 @@ def measured(
             found[label, method] = [answer.n_bytes, *task.scores(rows), speed(answer.search)]
 
     for each in bits:
-        add(str(each), ours(task, each, seed))
-        add(str(each), of_faiss(task, each, without))
-    add("columns", of_columns(task))
+        if not alone:
+            add(str(each), ours(task, each, seed))
+        add(str(each), of_faiss(task, each, names))
+    if not alone:
+        add("columns", of_columns(task))
     return found
 
 
@@ -308,6 +312,7 @@ def main() -> None:
     parser.add_argument("--first-split", type=int, default=0, help="seed of the first split")
     parser.add_argument("--bits", default="64,128,256")
     parser.add_argument("--without", default="", help="methods of faiss to leave out, such as OPQ")
+    parser.add_argument("--only", default="", help="methods of faiss to measure, and no others")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw a plot of the record")
     add_option(parser)
     options = parser.parse_args()
@@ -318,7 +323,8 @@ def main() -> None:
     seeds = range(options.first_split, options.first_split + options.splits)
     files = ("cifar10_gist512.npz", "pacs.npz", "external/banking77.npz")
     recorder = Recorder(options.record, seeds, files)
-    without = options.without.split(",")
+    only, without = options.only.split(","), options.without.split(",")
+    names = [name for name in FAISS if name not in without and (name in only or not options.only)]
     bits = [int(each) for each in options.bits.split(",")]
     console = Console(width=None if os.isatty(1) else 120)
     for line in options.lines or LINES:
@@ -337,7 +343,8 @@ def main() -> None:
                     recorder.add(values, line, name, each, n)
                 table.add_row(name, str(each), *(f"{m:.3f}" for m in shares.mean(axis=1)))
         else:
-            splits = [measured(line, bits, seed, without) for seed in seeds]
+            alone = bool(options.only)
+            splits = [measured(line, bits, seed, names, alone=alone) for seed in seeds]
             table = Table("bits", "method", *COLUMNS, title=TITLES[line], box=MARKDOWN)
             for labels in splits[0]:
                 values = np.array([split[labels] for split in splits])

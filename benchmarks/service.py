@@ -1,8 +1,8 @@
 """Load test of the service: latency at a given rate, highest sustained rate, adds, memory.
 
     python benchmarks/service.py [--million 1] [--bits 64] [--connections 50] [--rate 200]
-        [--seconds 20] [--requests 100000] [--part latency,highest,adds,memory]
-        [--rank hamming|weights|mixed]
+        [--seconds 20] [--requests 100000] [--part latency,highest,where,adds,memory]
+        [--rank hamming|weights|mixed] [--record FILE]
 
 A server with random codes runs on loopback; this process sends the load from the same machine.
 Each search is for the ten nearest codes of one vector of 64 features, which the server encodes:
@@ -12,6 +12,8 @@ Searches arrive at random times (a Poisson process). Response times are measured
 request was due, so a server that falls behind cannot hide it. The highest rate is the last one of
 a rising series whose 99th percentile is below 50 ms, at the first or second try. For memory,
 requests are sent without pause. `others` is the share of all cores that other programs used.
+`where` divides the CPU time of a search between the event loop, which reads requests and writes
+answers, and the threads that search, at rising rates and without pause; --record keeps its figures.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from recorded import Recorder, add_option
 
 from bridgehash import LinearEncoder, load, save
 from bridgehash.index import HammingIndex
@@ -241,6 +244,36 @@ def highest(server: Server, options: argparse.Namespace) -> None:
     print(f"highest rate with a 99th percentile below {MAX_MS:.0f} ms: {highest_rate:.0f}/s")
 
 
+def of_threads(server: Server) -> np.ndarray:
+    """Return CPU ms and voluntary switches, of the event loop and of all other threads."""
+    totals = np.zeros((2, 2))
+    for folder in Path(f"/proc/{server.process.pid}/task").iterdir():
+        ran = int((folder / "schedstat").read_text().split()[0]) / 1e6
+        waited = re.search(r"\nvoluntary\D+(\d+)", (folder / "status").read_text())[1]
+        totals[int(folder.name != str(server.process.pid))] += ran, int(waited)
+    return totals
+
+
+def where(server: Server, options: argparse.Namespace) -> None:
+    """Divide the CPU time of a search between the event loop and the threads that search."""
+    data, seconds = searches(options.rank), min(options.seconds, 5)
+    for rate in (200, 600, 1000, 0):
+        n, before = int(rate * seconds) or 5000, of_threads(server)
+        if rate:
+            asyncio.run(arrivals(server.port, data, rate, seconds, options.connections))
+        else:
+            asyncio.run(back_to_back(server.port, data, n, options.connections))
+        (loop, loop_waits), (search, search_waits) = (of_threads(server) - before) / n
+        label, waits = f"{rate}/s" if rate else "no pause", loop_waits + search_waits
+        for name, value in {"event loop": loop, "threads": search, "waits": waits}.items():
+            options.recorder.add([value], "where", options.rank, label, name)
+        print(
+            f"{label:>8s}  event loop {loop:.2f} ms, threads {search:.2f} ms of CPU per search; "
+            f"they wait {waits:.1f} times",
+            flush=True,
+        )
+
+
 def adds(server: Server, options: argparse.Namespace) -> None:
     """Measure durable adds per second, over one connection and over many."""
     data = [request("items", {"codes": ["00" * (options.bits // 8)]})]
@@ -269,15 +302,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--rank", choices=["hamming", "weights", "mixed"], default="hamming")
-    parser.add_argument("--part", default="latency,highest,adds,memory")
+    parser.add_argument("--part", default="latency,highest,where,adds,memory")
+    add_option(parser)
     options = parser.parse_args()
+    options.recorder = Recorder(options.record)
+    parts = {each.__name__: each for each in (latency, highest, where, adds, memory)}
     with served(int(1e6 * options.million), options.bits) as server:
         data = searches(options.rank)
         asyncio.run(arrivals(server.port, data, 100, 3, options.connections))  # warm
         for name in options.part.split(","):
-            {"latency": latency, "highest": highest, "adds": adds, "memory": memory}[name](
-                server, options
-            )
+            parts[name](server, options)
+    options.recorder.write()
 
 
 if __name__ == "__main__":

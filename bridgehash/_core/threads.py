@@ -83,14 +83,15 @@ class _BlasThreads:
         with self._lock:
             if self._users == 0:
                 self._before = [library.num_threads for library in _libraries()]
-                self._set([1] * len(self._before))
+                if set(self._before) != {1}:
+                    self._set([1] * len(self._before))
             self._users += 1
         try:
             yield min(self._before, default=1)
         finally:
             with self._lock:
                 self._users -= 1
-                if self._users == 0:
+                if self._users == 0 and set(self._before) != {1}:
                     self._set(self._before)
 
     @staticmethod

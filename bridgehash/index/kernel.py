@@ -4,7 +4,8 @@ Codes are 64-bit words, stored word by word (all first words, then all second on
 stays in the cache while all queries are compared with it. The distances of a query are written to
 a buffer and compared with its threshold 64 at a time, so few are handled one by one. The threshold
 is the distance of the k-th best code so far, found by counting. Codes are visited in the order of
-their ids, so a later code never displaces an earlier one at the same distance.
+their ids, so a later code never displaces an earlier one at the same distance. Many queries have a
+faster scan (`sliced_kernel.py`), with the same result.
 """
 
 from __future__ import annotations
@@ -13,32 +14,21 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from . import sliced_kernel
+from .compiled import _compact, _compiled, _hold, _inlined, _lowest_bit, _popcount
 
 _LANES = 64
 _TILE = 8192  # codes; 64 KB per word of a code, to fit in the L2 cache
 _SPARE = 1024  # room for candidates beyond k
-
-_options = {"nogil": True, "cache": True, "boundscheck": False, "error_model": "numpy"}
-_compiled: Any = njit(**_options)
-_inlined: Any = njit(**_options, inline="always")
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _popcount(typing_context: Any, x: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.ctpop(args[0])
-
-    return x(x), codegen
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _lowest_bit(typing_context: Any, x: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-    return x(x), codegen
+# The scan for many queries transposes all codes, and takes longer for each candidate.
+_MANY, _LONG, _RARE = (
+    32,
+    4,
+    2_000,
+)  # queries, tiles, and codes per neighbour from which it is faster
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -146,19 +136,6 @@ def _distances(words: Any, queries: Any, q: int, start: int, stop: int, tiles: A
     return tile
 
 
-@_compiled
-def _compact(distances: Any, rows: Any, n: int, limit: int, n_equal: int) -> int:
-    """Keep candidates below the limit and the first n_equal at it; return how many are left."""
-    left = 0
-    for i in range(n):
-        equal = distances[i] == limit and n_equal > 0
-        if distances[i] < limit or equal:
-            distances[left], rows[left] = distances[i], rows[i]
-            left += 1
-            n_equal -= equal
-    return left
-
-
 @_inlined
 def _select(
     tile: Any,
@@ -184,15 +161,8 @@ def _select(
         while mask != 0:
             j = block + np.int64(_lowest_bit(mask))
             mask &= mask - np.uint64(1)
-            d = np.int64(tile[j])
-            if d < limit:
-                held_distances[q, n], held_rows[q, n] = d, start + j
-                n += 1
-                counts[q, d] += 1
-                met += 1
-                while met >= k:  # k codes are nearer: lower the limit
-                    limit -= 1
-                    met -= counts[q, limit]
+            d, row = np.int64(tile[j]), start + j
+            limit, n, met = _hold(d, row, q, k, limit, n, met, counts, held_distances, held_rows)
     limits[q], held[q], below[q] = limit, n, met
 
 
@@ -205,24 +175,25 @@ def _scan(
     counts: Any,
     held_d: Any,
     held_r: Any,
+    held: Any,
+    below: Any,
+    first: int,
+    last: int,
     tiles: Any,
-) -> Any:
-    """Collect the candidates of each query: all codes that can be among the k nearest.
+) -> None:
+    """Collect the candidates of each query: codes first..last that can be among the k nearest.
 
-    A code must be nearer than limits[q]; counts[q, d] is the number of codes seen at distance d.
-    Returns the number of candidates per query, which are in the order of their rows.
+    A code must be nearer than limits[q]; counts[q, d] is the number of codes seen at distance d,
+    below[q] that of codes below the limit. held[q] candidates are in the order of their rows.
     """
     n_queries, step = len(queries), tiles.shape[1]
-    held = np.zeros(n_queries, np.int64)
-    below = np.zeros(n_queries, np.int64)  # codes seen so far below the limit
-    for start in range(0, words.shape[1], step):
-        stop = min(start + step, words.shape[1])
+    for start in range(first, last, step):
+        stop = min(start + step, last)
         n = stop - start
         tiles[:, n:] = np.iinfo(tiles.dtype).max  # never below a limit
         for q in range(n_queries):
             tile = _distances(words, queries, q, start, stop, tiles)
             _select(tile, start, n, k, q, limits, counts, held_d, held_r, held, below)
-    return held
 
 
 @_compiled
@@ -312,7 +283,16 @@ def nearest_rows(words: Any, queries: Any, k: int, n_bits: int) -> Any:
     held_r = np.empty((n_queries, room), np.int64)
     limits = np.full(n_queries, n_bits + 1, np.int64)
     counts = np.zeros((n_queries, n_bits + 2), np.int64)
-    held = _scan(words, queries, k, limits, counts, held_d, held_r, tiles)
+    held, below = np.zeros(n_queries, np.int64), np.zeros(n_queries, np.int64)
+    state = limits, counts, held_d, held_r, held, below
+    n = first = words.shape[1]
+    many = n_queries >= _MANY and n >= max(_LONG * _TILE, _RARE * k)
+    if many and len(words) <= sliced_kernel.MOST_WORDS:
+        first = _TILE  # after these codes there are few candidates
+    _scan(words, queries, k, *state, 0, first, tiles)
+    if first < n:
+        first = sliced_kernel.scan_tiles(words, queries, k, *state, first)
+        _scan(words, queries, k, *state, first, n, tiles)
     out_d, out_r = np.empty((n_queries, k), np.int32), np.empty((n_queries, k), np.int64)
     _sorted(held_d, held_r, held, n_bits, out_d, out_r)
     return out_d, out_r

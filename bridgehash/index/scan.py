@@ -40,6 +40,13 @@ def _scan() -> Callable[..., Neighbors]:
     return kernel.nearest_rows
 
 
+def prepare_many(n_bits: int) -> None:
+    """Compile or load the scan for many queries, so that no search has to wait for it."""
+    n_words = -(-n_bits // 64)
+    words, queries = np.zeros((n_words, 1 << 15), np.uint64), np.zeros((32, n_words), np.uint64)
+    nearest_rows(words, queries, 1, n_bits)
+
+
 def nearest_in_lists(words: Any, ends: Any, lists: Any, queries: Any, k: int) -> Neighbors:
     """Return distances and places of the k nearest codes in some lists per query.
 

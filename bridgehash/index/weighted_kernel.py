@@ -22,12 +22,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .kernel import _compiled, _inlined, _lowest_bit
+from .compiled import _at, _compiled, _data, _inlined, _lowest_bit, _repeat
+from .weighted_tiles import _GROUPS, _LANES, _ROW, _TILE, _as_floats, _split
 
-_LANES = 64
-_TILE = 1024  # codes; their groups of four bits fit into the L1 cache
 _BLOCK = 512  # codes that share the load of a table
-_GROUPS = 16  # of four bits in a word
 _HALF = 8  # groups whose entries are added in one byte
 _SPARE = 64  # room for candidates beyond k; the limit falls each time it is used up
 _LARGEST_SUM = 251  # of half a word, so that rounding 8 entries stays within a byte
@@ -53,22 +51,6 @@ def _shuffle() -> tuple[int, str]:
 _WIDTH, _INSTRUCTION = _shuffle()
 
 
-def _data(context: Any, builder: Any, signature: Any, args: Any, i: int) -> Any:
-    """Return the address of the first element of an argument that is an array."""
-    return context.make_array(signature.args[i])(context, builder, args[i]).data
-
-
-def _at(builder: Any, data: Any, place: Any, vector: Any) -> Any:
-    return builder.bitcast(builder.gep(data, [place]), vector.as_pointer())
-
-
-def _repeat(builder: Any, number: Any, lanes: Any) -> Any:
-    nothing = ir.Constant(lanes, ir.Undefined)
-    one = builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
-    order = ir.Constant(ir.VectorType(ir.IntType(32), lanes.count), [0] * lanes.count)
-    return builder.shuffle_vector(one, nothing, order)
-
-
 def _emit_sums(
     builder: Any, groups: Any, tables: Any, first: Any, word: Any, start: Any
 ) -> list[Any]:
@@ -91,7 +73,7 @@ def _emit_sums(
         place = builder.add(first, builder.mul(group, ir.Constant(size, 16)))
         table = builder.load(_at(builder, tables, place, entries), align=1)
         table = builder.shuffle_vector(table, ir.Constant(entries, ir.Undefined), order)
-        row = builder.add(builder.mul(group, ir.Constant(size, _TILE)), start)
+        row = builder.add(builder.mul(group, ir.Constant(size, _ROW)), start)
         for part in range(n_parts):
             place = builder.add(row, ir.Constant(size, part * _WIDTH))
             index = builder.load(_at(builder, groups, place, lanes), align=1)
@@ -213,37 +195,6 @@ def _mask_one_word(
 
 
 @_compiled
-def _split(words: Any, start: int, stop: int, groups: Any) -> None:
-    """Write each group of four bits of codes start..stop to a row of its own."""
-    n = stop - start
-    flat = groups.reshape(-1)  # slices of one array are known to be contiguous
-    for w in range(words.shape[0]):
-        word = words[w, start:stop]
-        for c in range(8):
-            shift = np.uint64(8 * c)
-            place = (_GROUPS * w + 2 * c) * _TILE
-            high, low = flat[place : place + n], flat[place + _TILE : place + _TILE + n]
-            for j in range(n):
-                low[j] = word[j] >> shift
-            for j in range(n):
-                high[j] = low[j] >> np.uint8(4)
-                low[j] = low[j] & np.uint8(15)
-
-
-@_compiled
-def _as_floats(halves: Any, start: int, stop: int, missing: Any, to: Any) -> None:
-    """Convert float16, given as uint16, to float32; NaN becomes `missing`."""
-    source, n = halves[start:stop], stop - start
-    bits = to.view(np.uint32)
-    for j in range(n):
-        number, sign = source[j] & np.uint16(0x7FFF), source[j] & np.uint16(0x8000)
-        bits[j] = (np.uint32(number) << np.uint32(13)) | (np.uint32(sign) << np.uint32(16))
-    for j in range(n):  # the exponent of float32 is larger by 112
-        is_number = (source[j] & np.uint16(0x7FFF)) <= np.uint16(0x7C00)
-        to[j] = to[j] * np.float32(2.0**112) if is_number else missing
-
-
-@_compiled
 def _tables(weights: Any, exact: Any, short: Any, n_groups: int) -> Any:
     """Fill the tables of one query; return factor and shift of its bound on the sum.
 
@@ -362,7 +313,7 @@ def _scan(
         factors[q], shifts[q] = factor * steps[q], shift * steps[q]
     limits = np.full(n_queries, np.inf, np.float32)
     held = np.zeros(n_queries, np.int64)
-    groups = np.zeros((n_groups, _TILE), np.uint8)
+    groups = np.zeros((n_groups, _ROW), np.uint8)
     sums, masks = np.empty(_TILE, np.uint16), np.empty(_BLOCK // _LANES, np.uint64)
     offsets, slopes = np.zeros(_TILE, np.float32), np.ones(_TILE, np.float32)
     copy = np.empty(scores.shape[1], np.float32)

@@ -43,6 +43,7 @@ from .feature_maps import BaseFeatureMap, UnitRows
 from .persistence import fingerprint, load, save
 
 _LARGEST = float(np.finfo(np.float64).max)
+_FLOATS = (np.float32, np.float64)
 
 
 class SaveMixin:
@@ -67,8 +68,8 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
     The parameters are the whole state, so there is nothing to fit: an encoder can be cloned, put
     into a pipeline, pickled or saved. Rows may be arrays of NumPy, torch or another array API
     library, DataFrames, paths or blocks of rows (see `as_blocks`); the result is where the rows
-    are. Copies of the parameters on other devices are cached, so replace the arrays of an encoder
-    instead of writing into them.
+    are. P and c (below) are cached, so replace the arrays of an encoder instead of writing into
+    them.
 
     Notes
     -----
@@ -346,7 +347,9 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
     def _checked(self, X: Any) -> Any:
         """X as a matrix of the right width; non-finite values show in its projections."""
         self.check_names(X)
-        if not is_foreign(X):
+        if _is_matrix(X):
+            pass  # scikit-learn would return it as it is, after a longer time than a row takes
+        elif not is_foreign(X):
             X = check_array(X, dtype="numeric", ensure_all_finite=False, input_name="X")
         elif X.ndim != 2 or X.shape[0] == 0:
             raise InputError(f"shape {tuple(X.shape)}; rows and columns are needed", "X")
@@ -366,17 +369,15 @@ class LinearEncoder(SaveMixin, TransformerMixin, BaseEstimator):
     def _linear_part(self, X: Array) -> tuple[Array, Array]:
         """P and c in the library, and on the device, of X."""
         own = (self.projection, self.mean, self.scale, self.intercept)
-        if place(self.projection) == place(X):
-            return _folded(*own, X)
-        moved = _MOVED.setdefault(self, {})
-        known = moved.get(place(X))
+        folded, at = _FOLDED.setdefault(self, {}), place(X)
+        known = folded.get(at)
         if known is None or any(a is not b for a, b in zip(known[0], own, strict=True)):
-            moved[place(X)] = known = own, _folded(*own, X)
+            folded[at] = known = own, _folded(*own, X)
         return known[1]
 
 
 # P and c of encoders by device: a cache, never saved
-_MOVED: WeakKeyDictionary[LinearEncoder, dict[Any, Any]] = WeakKeyDictionary()
+_FOLDED: WeakKeyDictionary[LinearEncoder, dict[Any, Any]] = WeakKeyDictionary()
 
 
 def _folded(
@@ -454,6 +455,11 @@ def _check_finite(X: Any) -> None:
     """Raise the error of scikit-learn for rows that are not finite."""
     X = array_namespace(X).astype(X, array_namespace(X).float32) if is_half(X) else X
     assert_all_finite(to_numpy(X), input_name="X")
+
+
+def _is_matrix(X: Any) -> bool:
+    """Whether X is a NumPy array with rows of floats, which needs no conversion."""
+    return type(X) is np.ndarray and X.ndim == 2 and len(X) > 0 and X.dtype in _FLOATS
 
 
 def _listed(names: list[str]) -> str:

@@ -28,6 +28,7 @@ from ..index import HammingIndex, IndexStore
 from ..index.attributes import Attributes, ItemFilter
 from ..index.changes import Add, ChangeResult, Remove, Upsert
 from ..index.ids import Ids, kind_of, no_ids
+from ..index.scan import prepare_many
 from ..metrics import (
     distance_histogram,
     mean_average_precision,
@@ -459,6 +460,7 @@ def _open(
         zeros = np.zeros((1, n_bytes(n_bits)), np.uint8)
         store.index.search_rows(zeros, 1)  # a first search compiles or loads the scan
         store.index.best_rows(zeros, np.zeros((1, n_bits)), 1)
+        prepare_many(n_bits)
         return catalogue
     except BaseException:
         store.close()

@@ -43,6 +43,7 @@ _BODY_SLICE = 64 << 10  # the same inside a body, where there is little to parse
 _MAX_AT_ONCE = 8 << 10  # bytes of a few requests that are parsed at once
 _FEW = 16
 _WAKE_BYTES = 16 << 10  # of a body, that are handed to the application together
+_ANSWER, _CONTINUE = b"HTTP/1.1 ", b"HTTP/1.1 100 "
 _MAX_TRAILERS = 64
 _MIN_CHUNK = 32  # bytes per chunk of a body, on average
 _FREE_CHUNKS = 1_000
@@ -198,17 +199,34 @@ class _Connections:
 
 
 class _Transport:
-    """A transport that tells the protocol when uvicorn wants to close it or to read on."""
+    """A transport that tells the protocol when uvicorn wants to close it or to read on.
+
+    The head of an answer waits for the body: each write is a system call and a packet.
+    """
 
     def __init__(self, transport: asyncio.Transport, protocol: _Protocol) -> None:
         self._transport = transport
         self._protocol: _Protocol | None = protocol
+        self._head = b""
         self.get_extra_info = transport.get_extra_info
         self.pause_reading = transport.pause_reading
 
     def write(self, data: bytes) -> None:
+        if not self._head and data.startswith(_ANSWER) and not data.startswith(_CONTINUE):
+            self._head = data
+            return
+        data, self._head = self._head + data, b""
         if not self._transport.is_closing():  # a pipelined request may not know
             self._transport.write(data)
+
+    def flush(self) -> None:
+        """Send a head that no body follows."""
+        if self._head:
+            self.write(b"")
+
+    def drop_head(self) -> None:
+        """Forget a head that was not sent."""
+        self._head = b""
 
     def close(self) -> None:
         if self._protocol is not None:
@@ -377,6 +395,7 @@ class _Protocol(HttpToolsProtocol):
             self._timer = self.loop.call_later(_LINGER_SECONDS, self._refuse, stopping)
 
     def on_response_complete(self) -> None:
+        self._wrapper.flush()
         self.answered = True
         if not self.pipeline and self.cycle.more_body:  # the rest of a body that nobody wants
             self.linger()
@@ -415,6 +434,7 @@ class _Protocol(HttpToolsProtocol):
         """
         if self.lingering:
             return
+        self._wrapper.flush()
         unread = self._in_head or self._held or self.flow.read_paused
         was_quiet = not unread and self.cycle is not None and not self.cycle.more_body
         self.lingering, self._held = True, memoryview(b"")
@@ -438,6 +458,7 @@ class _Protocol(HttpToolsProtocol):
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: {PROBLEM_JSON}\r\n"
         head += f"content-length: {len(body)}\r\nconnection: close\r\n"
         head += "retry-after: 1\r\n\r\n" if error.status == 503 else "\r\n"
+        self._wrapper.drop_head()
         self._raw.write(head.encode("ascii") + body)
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True  # its answer would follow this one

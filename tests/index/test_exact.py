@@ -1,6 +1,8 @@
 """The index against a dictionary and brute force, after any sequence of changes."""
 
+import os
 import pickle
+import subprocess
 import sys
 import tempfile
 import threading
@@ -12,10 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from bridgehash import ITQ, InputError, ModelFileError, load
-from bridgehash.codes import hamming, pack
+from bridgehash.codes import hamming, pack, unpack
 from bridgehash.index import HammingIndex
 from bridgehash.index.attributes import ItemFilter
-from bridgehash.index.scan import nearest_rows, numpy_nearest_rows
+from bridgehash.index.scan import nearest_rows, numpy_nearest_rows, prepare_many
 from bridgehash.index.state import as_words
 
 
@@ -74,6 +76,47 @@ def test_queries_are_answered_alone_as_in_groups(n_bits):
         assert_same(numpy_nearest_rows(*arguments), nearest_rows(*arguments))
 
 
+def many_queries(rng, codes, n_bits):
+    """Queries of every kind: random, of few or many ones, none or all, codes and complements."""
+    spreads = np.repeat([0.5, 0.05, 0.95, 0, 1], [20, 6, 6, 1, 1])
+    B = np.array([rng.random(n_bits) < spread for spread in spreads])
+    return np.concatenate([pack(B), codes[:3], pack(-unpack(codes[-3:], n_bits))])
+
+
+@pytest.mark.parametrize("n_bits", [1, 12, 64, 65, 128, 190, 254, 255, 256, 257])
+@pytest.mark.parametrize("spread", [0.5, 0.04])
+def test_many_queries_have_the_same_neighbours(monkeypatch, n_bits, spread):
+    """They have a scan of their own, in tiles of 512 codes, after the first few."""
+    kernel = pytest.importorskip("bridgehash.index.kernel")
+    for name, value in {"_TILE": 64, "_RARE": 1}.items():  # so that few codes are enough
+        monkeypatch.setattr(kernel, name, value)
+    rng = np.random.default_rng(n_bits)
+    for n, k in [(575, 20), (576, 1), (577, 577), (5000, 700), (7232, 20)]:
+        codes = random_codes(rng, n, n_bits, spread)
+        words = as_words(codes)
+        queries = np.ascontiguousarray(as_words(many_queries(rng, codes, n_bits)).T)
+        arguments = words, queries, k, n_bits
+        assert_same(nearest_rows(*arguments), numpy_nearest_rows(*arguments))
+
+
+def test_the_scan_for_many_queries_is_prepared(monkeypatch):
+    """It takes seconds to compile, while a service must answer."""
+    kernel = pytest.importorskip("bridgehash.index.kernel")
+    calls = []
+    monkeypatch.setattr(kernel.sliced_kernel, "scan_tiles", lambda *given: calls.append(1) or 0)
+    prepare_many(70)
+    assert calls
+
+
+@pytest.mark.slow
+def test_many_queries_have_the_same_neighbours_on_any_processor(tmp_path):
+    """The same without instructions of this processor, which is compiled anew."""
+    this = "test_many_queries_have_the_same_neighbours"
+    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"{__file__}::{this}"]
+    env = {"NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run(line, env={**os.environ, **env}, check=True)
+
+
 def test_equal_codes_are_ordered_by_id():
     codes = np.zeros((20_000, 8), np.uint8)
     D, ids = HammingIndex(64).add(codes, np.arange(20_000)[::-1]).search(codes[:2], 50)
@@ -85,9 +128,11 @@ def test_each_code_nearer_than_all_before_it_is_found():
     """The worst order for a threshold."""
     B = np.tri(65, 64, -1, dtype=bool)[::-1]
     codes = pack(np.repeat(B, 200, axis=0))
-    D, ids = HammingIndex(64).add(codes).search(np.zeros((1, 8), np.uint8), 300)
-    np.testing.assert_array_equal(D[0], np.repeat([0, 1], [200, 100]))
-    np.testing.assert_array_equal(ids[0], np.r_[64 * 200 : 65 * 200, 63 * 200 : 63 * 200 + 100])
+    for n in (1, 40):
+        D, ids = HammingIndex(64).add(codes).search(np.zeros((n, 8), np.uint8), 300)
+        found = np.r_[64 * 200 : 65 * 200, 63 * 200 : 63 * 200 + 100]
+        np.testing.assert_array_equal(D, [np.repeat([0, 1], [200, 100])] * n)
+        np.testing.assert_array_equal(ids, [found] * n)
 
 
 def test_places_without_a_code_have_id_minus_one():

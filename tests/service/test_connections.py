@@ -12,10 +12,12 @@ import sys
 import time
 from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from bridgehash.service import server
 from tests.service.process import KEY, LIMIT, launch, stopped, wait_until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
@@ -164,6 +166,33 @@ def test_pipelined_requests_are_all_answered_in_order(served):
                 if line.startswith(b"content-length:"):
                     length = int(line.split()[1])
             assert json.loads(file.read(length))["id"] == i % 60
+
+
+def test_an_answer_is_written_at_once():
+    """Each write is a system call and a packet, which take longer than many a search."""
+    written = []
+    raw = SimpleNamespace(
+        write=written.append, is_closing=lambda: False, get_extra_info=None, pause_reading=None
+    )
+    transport = server._Transport(raw, None)
+    for data in (b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", b"one", b"two"):
+        transport.write(data)
+    assert written == [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\none", b"two"]
+
+
+def test_an_answer_without_a_body_is_sent(served):
+    allowed = f"OPTIONS {P}/search HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    head = HEALTH.replace(b"GET", b"HEAD")
+    with connect(served) as raw, raw.makefile("rb") as file:
+        for request in (head, allowed, HEALTH):
+            raw.sendall(request)
+            assert file.readline().startswith(b"HTTP/1.1 ")
+            length = 0
+            while (line := file.readline()) != b"\r\n":
+                if line.startswith(b"content-length:"):
+                    length = int(line.split()[1])
+            if request != head:
+                file.read(length)
 
 
 def test_a_large_body_arrives_whole(served):

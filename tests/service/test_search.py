@@ -51,6 +51,19 @@ def codes(folder: Path) -> np.ndarray:
     return load(folder / "model.bh").encode(np.load(folder / "target.npy"), "target")
 
 
+@pytest.mark.parametrize("form", [{"ids": [3, 4], "k": 3}, {"ids": [10**9]}, {"ids": []}, {}])
+def test_a_direct_call_answers_like_fastapi(client, form):
+    """A query parameter, here one without effect on JSON, needs FastAPI; most requests do not."""
+    direct, checked = (client.post(SEARCH + end, json=form) for end in ("", "?match=any"))
+    assert direct.status_code == checked.status_code
+    assert direct.headers == checked.headers
+    assert direct.content == checked.content
+    metrics = client.get("/metrics").text
+    assert f'route="/v1/catalogues/{{catalogue}}/search",status="{direct.status_code}"}} 2.0' in (
+        metrics
+    )
+
+
 def test_features_find_what_the_library_finds(client, folder, codes):
     X = np.load(folder / "target.npy")
     response = client.post(SEARCH, json={"features": X.tolist(), "k": 4, "rank": "hamming"})

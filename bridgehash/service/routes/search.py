@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from functools import partial
 from time import sleep
 from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
-from fastapi.routing import APIRoute
 from numpy.typing import NDArray
 from starlette.responses import Response
 
@@ -24,34 +23,8 @@ from ..settings import Limits
 from ..workers import Workers
 from . import common
 
-
-class _QuickRoute(APIRoute):
-    """Calls the function of a route directly if a request has no query parameters.
-
-    FastAPI takes longer to find that out than the rest of a search. All functions of this router
-    take the request, the workers and the catalogue; their other parameters have defaults.
-    """
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        checked = super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            workers: Workers = request.app.state.workers
-            catalogue = workers.catalogues.get(request.path_params["catalogue"])
-            if catalogue is None or request.scope["query_string"]:
-                return await checked(request)
-            response: Response = await self.endpoint(request, workers, catalogue)
-            return response
-
-        return handle
-
-
-router = APIRouter(
-    prefix=common.PREFIX,
-    tags=["search"],
-    responses=common.BODY_ERRORS,
-    route_class=_QuickRoute,
-)
+# `app.py` calls these functions directly if a request has no query parameters.
+router = APIRouter(prefix=common.PREFIX, tags=["search"], responses=common.BODY_ERRORS)
 
 _QUERIES_PER_PAUSE = 2  # of a long search
 _PAUSE_SECONDS = 0.0005
