@@ -113,9 +113,9 @@ def smooth_rows(X: Array) -> Array:
     """
     U = _centred(X)
     V = U @ pca(U, _COMPONENTS)
-    V = unit_rows(V / np.sqrt(np.maximum(np.linalg.norm(V, axis=0), _TINY)))
+    even = unit_rows(V / np.sqrt(np.maximum(np.linalg.norm(V, axis=0), _TINY)))
     near = nearest_others(unit_rows(U), min(_NEIGHBORS, len(U) - 1))[1]
-    return unit_rows(V + V[near].sum(axis=1))
+    return unit_rows(even + even[near].sum(axis=1))
 
 
 def graph_components(X: Array) -> Array:
