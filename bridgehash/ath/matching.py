@@ -6,20 +6,21 @@ are matched by quadratic assignment, so that similar clusters get similar partne
 clusters get clear partners.
 
 Clusters of the two domains need not correspond: one clustering splits a class that the other one
-keeps. So this is done for many clusterings of different sizes. The result is the mean of their
-plans. Plans that contradict the others get little weight, because errors differ from clustering to
-clustering and the true match does not. The agreement of the plans estimates the quality of the
-match without labels.
+keeps. So this is done for many clusterings of different sizes, found and compared in several ways.
+The result is the mean of their plans. Plans that contradict the others get little weight, because
+errors differ from clustering to clustering and the true match does not. The agreement of the plans
+estimates the quality of the match without labels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 from scipy.optimize import quadratic_assignment
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
@@ -30,15 +31,16 @@ from .._core.linalg import Array, drawn_clusters, pca, sinkhorn, unit_rows
 from ..models.feature_maps import drawn_rows
 from ..neighbors.graphs import one_hot
 from ..neighbors.search import nearest_others
+from .spreading import neighbour_graph
 
 _COMPONENTS = 16  # of rows that are clustered
 _MOST_NEIGHBORS, _NEIGHBOR_SHARE = 50, 0.2  # of geodesics: fewer give paths through single rows
 _CLUSTERS = tuple(range(6, 17))
 _CLUSTERINGS = 4  # tries of k-means, of which the best counts
-_ASSIGNMENTS = 5
+_ASSIGNMENTS = 10
 _CLEARNESS_WEIGHT = 1.0  # a cluster counts as much as a pair of clusters, if clearness is used
-_CLEARNESS_NEIGHBORS = 10
-_TRIAL_SHARE = 1 / 3  # plans that decide whether clearness is used
+_NEIGHBORS = 10  # of means over neighbours, and of the graph that is clustered
+_TRIAL_SHARE = 1 / 4  # plans that decide whether clearness is used
 _CONTRAST = 4  # power of the weights of plans
 _SHARPNESS = 2  # power of the mean plan
 _WEIGHT_STEPS = 5
@@ -46,9 +48,18 @@ _SCALINGS = 50
 _TINY = 1e-30
 
 
+def roots(X: Array) -> Array:
+    """Return square roots of the entries if none is negative, as in activations of a network.
+
+    Few large entries then do not decide alone how similar two rows are. Other rows are returned as
+    they are.
+    """
+    return np.sqrt(X) if X.min() >= 0.0 else X
+
+
 def plain_cosines(X: Array) -> Array:
-    """Cosines as they are. They also say which rows are far from all others."""
-    U = unit_rows(X)
+    """Cosines of `roots`, not centred. They also say which rows are far from all others."""
+    U = unit_rows(roots(X))
     return U @ U.T
 
 
@@ -94,12 +105,35 @@ def normal_scores(G: Array) -> Array:
     return C + C.T
 
 
-def evened_rows(X: Array) -> Array:
-    """Return leading components, each divided by the square root of its deviation, as unit rows."""
-    U = unit_rows(X)
-    U = U - U.mean(axis=0)
+def smooth_rows(X: Array) -> Array:
+    """Return leading components, averaged over each row and its nearest neighbours, as unit rows.
+
+    Each component is divided by the square root of its deviation. The mean moves single rows that
+    lie between classes to a class, so that they form no cluster of their own.
+    """
+    U = _centred(X)
     V = U @ pca(U, _COMPONENTS)
-    return unit_rows(V / np.sqrt(np.maximum(np.linalg.norm(V, axis=0), _TINY)))
+    even = unit_rows(V / np.sqrt(np.maximum(np.linalg.norm(V, axis=0), _TINY)))
+    near = nearest_others(unit_rows(U), min(_NEIGHBORS, len(U) - 1))[1]
+    return unit_rows(even + even[near].sum(axis=1))
+
+
+def graph_components(X: Array) -> Array:
+    """Return eigenvectors of the normalised graph of nearest neighbours, largest values first.
+
+    The first one, which is a function of the degrees, is left out.
+    """
+    n = len(X)
+    S = neighbour_graph(unit_rows(_centred(roots(X))), _NEIGHBORS).toarray()
+    leading = (max(n - 1 - max(_CLUSTERS), 0), n - 2)
+    vectors: Array = eigh(S, subset_by_index=leading)[1]
+    return vectors[:, ::-1]
+
+
+def _centred(X: Array) -> Array:
+    U = unit_rows(X)
+    centred: Array = U - U.mean(axis=0)
+    return centred
 
 
 def clearness(X: Array) -> Array:
@@ -110,7 +144,7 @@ def clearness(X: Array) -> Array:
     has no meaning for rotated features.
     """
     unit = unit_rows(X)
-    near = nearest_others(unit - unit.mean(axis=0), min(_CLEARNESS_NEIGHBORS, len(X) - 1))[1]
+    near = nearest_others(unit - unit.mean(axis=0), min(_NEIGHBORS, len(X) - 1))[1]
     varied = np.ptp(unit, axis=1) > 1e-6  # a row of equal entries has no peak
     peaks = np.zeros(len(unit))
     peaks[varied] = kurtosis(unit[varied], axis=1)
@@ -119,11 +153,22 @@ def clearness(X: Array) -> Array:
     return scores
 
 
+class Way(NamedTuple):
+    """How clusters are found and compared. Ways have different errors."""
+
+    by_graph: bool  # spectral clustering, else k-means of smooth rows
+    n_views: int  # the first views count
+
+
+WAYS = tuple(Way(by_graph, n) for n in (1, len(VIEWS)) for by_graph in (False, True))
+
+
 @dataclass(frozen=True)
 class MatchedDomain:
     """What is compared: similarities of rows in several views, and clearness."""
 
     Y: Array  # (n, d) rows to be clustered
+    E: Array  # (n, most clusters) components of the graph, to be clustered too
     views: tuple[Array, ...]  # (n, n) normal scores of similarities
     f: Array  # (n,) clearness
 
@@ -131,23 +176,25 @@ class MatchedDomain:
     def of(cls, X: Array) -> MatchedDomain:
         """Measure the rows of a domain."""
         views = tuple(normal_scores(measure(X).astype(np.float32)) for measure in VIEWS)
-        return cls(evened_rows(X).astype(np.float32), views, clearness(X))
+        Y, E = (rows(X).astype(np.float32) for rows in (smooth_rows, graph_components))
+        return cls(Y, E, views, clearness(X))
 
-    def clustered(self, k: int, rng: np.random.RandomState) -> Array:
+    def clustered(self, k: int, way: Way, rng: np.random.RandomState) -> Array:
         """Return memberships of rows in k clusters, one-hot, shape (n, k)."""
-        labels = drawn_clusters(self.Y, min(k, len(self.Y)), rng, n_init=_CLUSTERINGS)
+        Y = unit_rows(self.E[:, :k]) if way.by_graph else self.Y
+        labels = drawn_clusters(Y, min(k, len(Y)), rng, n_init=_CLUSTERINGS)
         return one_hot(labels, k).toarray().astype(np.float32)
 
-    def relations(self, M: Array, weight: float) -> Array:
+    def relations(self, M: Array, way: Way, weight: float) -> Array:
         """Return what is known of clusters, shape (k, k): how they relate, and their clearness.
 
-        Off the diagonal are similarities between clusters, the mean over the views, each with mean
+        Off the diagonal are similarities between clusters, the mean over views, each with mean
         zero and deviation one. How tight clusters are is left out: it differs between models. On
         the diagonal is clearness, whose square counts `weight` times that of a pair.
         """
         sizes = np.maximum(M.sum(axis=0), 1.0)
         pairs = ~np.eye(len(sizes), dtype=bool)
-        means = [(M.T @ C @ M / np.outer(sizes, sizes))[pairs] for C in self.views]
+        means = [(M.T @ C @ M / np.outer(sizes, sizes))[pairs] for C in self.views[: way.n_views]]
         A = np.zeros(pairs.shape)
         A[pairs] = _standard(np.mean([_standard(values) for values in means], axis=0))
         np.fill_diagonal(A, np.sqrt(2.0 * weight) * _standard(self.f @ M / sizes))
@@ -184,11 +231,16 @@ class ClusterPlan:
 
 
 def matched_clusters(
-    source: MatchedDomain, target: MatchedDomain, k: int, weight: float, rng: np.random.RandomState
+    source: MatchedDomain,
+    target: MatchedDomain,
+    k: int,
+    way: Way,
+    weight: float,
+    rng: np.random.RandomState,
 ) -> ClusterPlan:
     """Cluster both domains and match the clusters."""
-    M_s, M_t = source.clustered(k, rng), target.clustered(k, rng)
-    A, B = source.relations(M_s, weight), target.relations(M_t, weight)
+    M_s, M_t = source.clustered(k, way, rng), target.clustered(k, way, rng)
+    A, B = source.relations(M_s, way, weight), target.relations(M_t, way, weight)
     kept, order = best_assignment(A, B, rng)
     M_t = M_t[:, order]
     size = max(float(np.linalg.norm(A) * np.linalg.norm(B)), _TINY)
@@ -260,7 +312,7 @@ def match(
     X_t: Array,
     rng: np.random.RandomState,
     *,
-    n_starts: int = 55,
+    n_starts: int = 88,
     max_rows: int = 1200,
     progress: Callable[[float], None] | None = None,
 ) -> MatchResult:
@@ -293,7 +345,8 @@ def match(
         found = []
         for i in range(n):
             k = _CLUSTERS[i % len(_CLUSTERS)]
-            found.append(matched_clusters(source, target, k, weight, rng))
+            way = WAYS[i % len(WAYS)]
+            found.append(matched_clusters(source, target, k, way, weight, rng))
             report((done + i + 1) / (n_trials + n_starts))
         return Consensus(found)
 
@@ -313,4 +366,4 @@ def _standard_error(n: int) -> float:
 
     Clearness is a mean over a row and its neighbours, so n rows have fewer independent values.
     """
-    return float(np.sqrt((1.0 + _CLEARNESS_NEIGHBORS) / n))
+    return float(np.sqrt((1.0 + _NEIGHBORS) / n))

@@ -302,7 +302,7 @@ class StructuralStart(BaseEstimator):
 
     Parameters
     ----------
-    n_starts : int, default=55
+    n_starts : int, default=88
         Clusterings that are matched.
     max_rows : int, default=1200
         Rows per domain that are matched, drawn at random. The others follow through the hash
@@ -314,7 +314,7 @@ class StructuralStart(BaseEstimator):
         "max_rows": Range(2, kind=Integral),
     }
 
-    def __init__(self, n_starts: int = 55, max_rows: int = 1200) -> None:
+    def __init__(self, n_starts: int = 88, max_rows: int = 1200) -> None:
         self.n_starts = n_starts
         self.max_rows = max_rows
 

@@ -10,16 +10,19 @@ from scipy.stats import norm
 from bridgehash import ATH, StructuralStart
 from bridgehash.ath.matching import (
     VIEWS,
+    WAYS,
     ClusterPlan,
     Consensus,
     MatchedDomain,
     best_assignment,
     clearness,
     geodesics,
+    graph_components,
     match,
     matched_clusters,
     normal_scores,
     plain_cosines,
+    smooth_rows,
 )
 
 QUICK = StructuralStart(n_starts=18)
@@ -80,9 +83,40 @@ def test_a_view_is_blind_to_scale_and_rotation(measure):
 
 def test_plain_cosines_order_rows_by_their_distance_from_the_mean():
     X = np.random.default_rng(0).normal(size=(50, 8)) + 1.0
+    assert X.min() < 0  # no roots
     U = X / np.linalg.norm(X, axis=1, keepdims=True)
     nearest_first = np.argsort(np.linalg.norm(U - U.mean(axis=0), axis=1))
     np.testing.assert_array_equal(np.argsort(-plain_cosines(X).mean(axis=1)), nearest_first)
+
+
+def test_one_large_entry_does_not_decide_the_cosines_of_rows_without_negative_entries():
+    X = np.array([[9.0, 1.0, 1.0, 0.0, 0.0], [9.0, 0.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0, 0.0]])
+    found = plain_cosines(X)
+    np.testing.assert_allclose(found[0, 1], 9 / 11)  # 81 / 83 without roots
+    np.testing.assert_allclose(found[0, 2], 5 / np.sqrt(33))
+    assert found[0, 2] > found[0, 1]
+
+
+def test_rows_between_classes_move_to_a_class():
+    X, _, y, _ = two_models(0, noise=0.6)
+    Y = smooth_rows(X)
+    np.testing.assert_allclose(np.linalg.norm(Y, axis=1), 1.0)
+    same = y[:, None] == y
+    near = np.argsort(-(Y @ Y.T), axis=1)[:, 1:6]
+    raw = X - X.mean(axis=0)
+    raw_near = np.argsort(((raw[:, None] - raw) ** 2).sum(axis=2), axis=1)[:, 1:6]
+    rows = np.arange(len(X))[:, None]
+    assert same[rows, near].mean() > same[rows, raw_near].mean()
+
+
+def test_graph_components_tell_apart_groups_that_no_edge_joins():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.eye(3), 30, axis=0)
+    X = groups @ rng.normal(size=(3, 8)) * 20 + rng.normal(size=(90, 8))
+    E = graph_components(X)[:, :2]
+    means = groups.T @ E / 30
+    within = np.linalg.norm(E - groups @ means)
+    assert within < 0.5 * np.linalg.norm(groups @ means)
 
 
 def test_geodesics_follow_a_bent_band():
@@ -117,7 +151,7 @@ def test_assignment_finds_a_hidden_order():
 def test_relations_are_standardised_means_between_clusters_with_clearness_on_the_diagonal():
     X, _, y, _ = two_models(0)
     domain = MatchedDomain.of(X)
-    A = domain.relations(np.eye(6)[y], 0.5)
+    A = domain.relations(np.eye(6)[y], WAYS[-1], 0.5)
     pairs = list(itertools.permutations(range(6), 2))
     wanted = np.zeros(len(pairs))
     for C in domain.views:
@@ -131,13 +165,14 @@ def test_relations_are_standardised_means_between_clusters_with_clearness_on_the
 
 def test_an_empty_cluster_does_no_harm():
     X, _, y, _ = two_models(0)
-    assert np.isfinite(MatchedDomain.of(X).relations(np.eye(8)[y], 1.0)).all()
+    assert np.isfinite(MatchedDomain.of(X).relations(np.eye(8)[y], WAYS[0], 1.0)).all()
 
 
-def test_a_domain_is_matched_with_itself():
+@pytest.mark.parametrize("way", WAYS)
+def test_a_domain_is_matched_with_itself(way):
     X, _, _, _ = two_models(0)
     domain = MatchedDomain.of(X)
-    found = matched_clusters(domain, domain, 6, 1.0, np.random.RandomState(0))
+    found = matched_clusters(domain, domain, 6, way, 1.0, np.random.RandomState(0))
     plan = found.P @ found.Q.T
     assert plan.sum() == pytest.approx(1.0, abs=1e-5)
     assert found.quality > 0.95
