@@ -77,7 +77,7 @@ class _Application(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         known = scope.get("path") in self._found
-        if known and scope["method"] == "POST" and not scope["query_string"]:
+        if known and scope.get("method") == "POST" and not scope["query_string"]:
             await self._quick(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
