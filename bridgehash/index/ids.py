@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -290,7 +290,7 @@ class TextIds:
             if joined.isascii():
                 text = joined.decode()
                 return [text[at : at + width] for at in range(0, len(text), width)]
-        view: Any = memoryview(self._text)  # type: ignore[arg-type]
+        view: Any = memoryview(cast(Any, self._text))
         pairs = zip(starts.tolist(), stops.tolist(), strict=True)
         return [str(view[start:stop], "utf-8") for start, stop in pairs]
 
