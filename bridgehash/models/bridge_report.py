@@ -27,7 +27,7 @@ from .training import Domains, Inputs, check_rows
 
 _SAMPLE = 400  # rows per domain
 GREEN, RED = 0.6, 0.25  # expected precision
-RED_MATCH = 0.4  # of domains matched by structure: a match is right or wrong, seldom between
+RED_MATCH = 0.55  # of domains matched by structure: a match is right or wrong, seldom between
 LEAST_GAIN = 0.1  # above chance, of what is possible
 _LEAST_ROWS = 50  # of a domain, to warn
 _FEW_ROWS = 500

@@ -102,6 +102,7 @@ def test_only_red_reports_of_enough_rows_warn():
 
 def test_verdicts_and_advice():
     assert [report(value).verdict for value in (0.1, 0.4, 0.8)] == ["red", "yellow", "green"]
+    assert [report(value, "structure").verdict for value in (0.5, 0.57)] == ["red", "yellow"]
     many = BridgeReport(("a", "b"), "labels", "both", 0.15, 0.1, 0.2, 200, {"chance": 0.01})
     assert many.verdict == "yellow"  # of a hundred classes
     assert report(labels="source").advice == "labels of some target rows"
