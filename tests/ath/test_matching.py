@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from bridgehash import ATH, StructuralStart
+from bridgehash.ath import matching
 from bridgehash.ath.matching import (
     VIEWS,
     WAYS,
@@ -299,6 +300,21 @@ def test_labels_of_the_source_alone_cross_feature_spaces():
     ath = ATH.propagated(32, random_state=0).fit(X_s, X_t, y_source=y_s)
     H_s, H_t = ath.transform(X_s, "source").astype(int), ath.transform(X_t, "target").astype(int)
     assert (y_s[np.argmax(H_t @ H_s.T, axis=1)] == y_t).mean() > 0.6
+
+
+@pytest.mark.parametrize("better", [True, False])
+def test_the_plan_that_keeps_more_similarity_wins_if_clearness_contradicts_it(better, monkeypatch):
+    X_s, X_t, _, _ = stages(0)
+
+    def found(error, kept=None):
+        with monkeypatch.context() as changed:
+            changed.setattr(matching, "_standard_error", lambda n: error)
+            if kept is not None:
+                changed.setattr(matching, "kept_similarity", lambda *which: next(kept))
+            return match(X_s, X_t, np.random.RandomState(0), n_starts=18).agreement
+
+    with_clearness, both = found(0.0), found(-10.0, iter([float(better), 0.5]))
+    assert (both != with_clearness) == better
 
 
 def test_a_fit_leaves_no_agreement_where_nothing_was_searched():
