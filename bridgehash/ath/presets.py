@@ -97,7 +97,7 @@ PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
     "propagated": {  # balanced codes forgive wrong estimates of a class
         **_constants(1e-2, 1.0, 1e-3, 1e-3, 1e-2),
         **_SUPERVISED,
-        "start": "labels",
+        "start": LabelStart(mixing=0.9),
         "ridge": 3e-2,
         "feature_map": AnchorKernel(root="auto"),
         "codes": BalancedCodes(lacking_weight=0.3),

@@ -29,13 +29,15 @@ from .._core.validation import Flag, OneOf, Range, Rules
 from ..models.contents import Contents, Given
 from ..models.training import Ids, TrainingData
 from ..neighbors.graphs import one_hot
+from .likeness import modularity
 from .matching import match
 from .private import Private, find_private
-from .spreading import Rows, most_certain, neighbour_graph, settled, spread_labels, votes
+from .spreading import Rows, most_certain, settled, spread_labels, votes
 
 _SEED_ALPHA = 0.99  # a few labelled rows have to reach far
 _SEED_STEPS = 200
-_LEAST_AGREEMENT, _FULL_AGREEMENT = 0.6, 0.85  # between labels estimated in two spaces
+_LEAST_AGREEMENT = 0.5  # between labels estimated in two spaces
+_BETTER = 0.05  # gain in modularity, over two graphs, that labels of the second space need
 _BRIDGED_ALPHA, _BRIDGED_ROUNDS = 0.8, 3  # at most: votes are better there, so they spread less
 
 Projecting = Callable[[Array, Array], tuple[Array, Array]]
@@ -63,9 +65,9 @@ class Propagation(BaseEstimator):
         Where rows are compared if both domains have one feature space: by the given features, or
         by these and the projections of a fit that joins the domains first. "auto" estimates the
         labels in both ways. If some labels of the domain are known, it takes the estimate that
-        finds more of them when they are left out. Otherwise it takes the second one if both agree
-        on 60 to 85 % of the rows: with less the fit joined wrong classes, with more there is
-        little to gain.
+        finds more of them when they are left out. Otherwise it takes the second one if it fits the
+        k-NN graphs of both spaces clearly better (modularity), unless the two agree on less than
+        half of the rows: then the fit joined wrong classes.
     private : bool, default=True
         Test whether a domain has classes that the other one lacks, if one domain has labels of all
         rows, both have one feature space, `shares` is a name and `space` is not "features". Such
@@ -115,8 +117,7 @@ class Propagation(BaseEstimator):
         """Return the data with labels for nearly all rows.
 
         `bridge` fits rows of both domains, and returns what projects rows into their common space.
-        Groups of rows
-        without a counterpart get classes of their own, after those of the data.
+        Groups of rows without a counterpart get classes of their own, after those of the data.
         """
         domains = [Rows(data.X_source, data.y_source), Rows(data.X_target, data.y_target)]
         n_classes = 1 + max(int(rows.y.max()) for rows in domains)
@@ -134,7 +135,7 @@ class Propagation(BaseEstimator):
         ]
         if not all(each.all() for each in kept):
             domains = [rows.taken(some) for rows, some in zip(domains, kept, strict=True)]
-        estimates = []
+        estimates, spaces = [], [domains]
         if not same_space or self.space != "bridged":
             estimates.append(self._estimates(domains, n_classes, same_space, rng))
         if same_space and self.space != "features":
@@ -146,10 +147,10 @@ class Propagation(BaseEstimator):
                 alpha=min(self.alpha, _BRIDGED_ALPHA), n_rounds=min(self.n_rounds, _BRIDGED_ROUNDS)
             )
             estimates.append(gentle._estimates(joint, n_classes, True, rng))
-        for y, some, estimated in zip(
-            labels, kept, map(_trusted, domains, *estimates), strict=True
-        ):
-            y[some] = estimated
+            spaces.append(joint)
+        for k in (0, 1):
+            rows = [space[k] for space in spaces]
+            labels[k][kept[k]] = self._trusted(rows, *(each[k] for each in estimates))
         return replace(
             data,
             y_source=labels[0],
@@ -205,9 +206,24 @@ class Propagation(BaseEstimator):
             estimates.append(_Estimate(M.argmax(axis=1), most_certain(M, self.keep) | known, right))
         return estimates
 
+    def _trusted(
+        self, spaces: Sequence[Rows], first: _Estimate, second: _Estimate | None = None
+    ) -> Ids:
+        """Return the certain labels of the estimate to trust: see `space`."""
+        chosen, known = first, spaces[0].y >= 0
+        if second is None or known.all():
+            pass
+        elif first.right is not None and second.right is not None:
+            chosen = second if second.right > first.right else first
+        elif (first.y == second.y)[~known].mean() >= _LEAST_AGREEMENT:
+            graphs = [rows.graph(self.n_neighbors) for rows in spaces]
+            gain = sum(modularity(S, second.y) - modularity(S, first.y) for S in graphs)
+            chosen = second if gain > _BETTER else first
+        return np.where(chosen.certain, chosen.y, -1)
+
     def _members(self, here: Rows, counted: Array | None, n_classes: int) -> Array:
         """Return memberships of shape (n, n_classes), given votes of the other domain."""
-        S = neighbour_graph(here.centred, self.n_neighbors)
+        S = here.graph(self.n_neighbors)
         evidence = _heat(S, here, n_classes)
         if counted is not None:
             evidence += spread_labels(S, counted, self.alpha)
@@ -312,16 +328,3 @@ class _Estimate(NamedTuple):
     y: Ids
     certain: NDArray[np.bool_]
     right: float | None = None  # share of known labels found if they are left out
-
-
-def _trusted(rows: Rows, first: _Estimate, second: _Estimate | None = None) -> Ids:
-    """Return the certain labels of the estimate to trust: see `Propagation.space`."""
-    chosen = first
-    if second is None or (rows.y >= 0).all():
-        pass
-    elif first.right is not None and second.right is not None:
-        chosen = second if second.right > first.right else first
-    else:
-        agreement = float((first.y == second.y)[rows.y < 0].mean())
-        chosen = second if _LEAST_AGREEMENT <= agreement <= _FULL_AGREEMENT else first
-    return np.where(chosen.certain, chosen.y, -1)

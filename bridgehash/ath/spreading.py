@@ -126,6 +126,13 @@ class Rows:
         self.unit = unit_rows(X)
         self.centred = unit_rows(self.unit - self.unit.mean(axis=0))
         self.y: Ids = np.full(len(X), -1) if y is None else y
+        self._graphs: dict[int, csr_array] = {}
+
+    def graph(self, n_neighbors: int) -> csr_array:
+        """Return the k-NN graph of the centred rows: see `neighbour_graph`."""
+        if n_neighbors not in self._graphs:
+            self._graphs[n_neighbors] = neighbour_graph(self.centred, n_neighbors)
+        return self._graphs[n_neighbors]
 
     def joined_with(self, X: Array) -> Rows:
         """Return rows that are compared by their features and by X together."""

@@ -35,8 +35,10 @@ from ..models.contents import Contents, Given
 from ..neighbors.graphs import Graph, one_hot, operator
 from .bipartite import as_graph
 from .matching import match
+from .spreading import Rows
 
 _TINY = 1e-30
+_NEIGHBORS = 10  # in the graph of the target rows
 ITQ_ROWS = 100_000  # that determine a rotation
 
 
@@ -186,19 +188,26 @@ class LabelStart(BaseEstimator):
     rotation : None or "itq", default=None
         Of the principal components; see `PCAStart`. Class words are assigned by all bits alike
         only if they have similar variances, which the rotation provides.
+    mixing : float, default=0.0
+        How far a class that the source lacks starts from its own mean, towards the classes of its
+        neighbours in the target: 0 is its own mean, values below 1 are allowed. Such a class may be
+        a group of new rows that is only a part of a class; its code is then near the other parts.
     """
 
     needs_labels = True
-    _rules: ClassVar[Rules] = {"rotation": OneOf((None, "itq"))}
+    _rules: ClassVar[Rules] = {"rotation": OneOf((None, "itq")), "mixing": Range(0, 0.99)}
 
-    def __init__(self, rotation: Literal["itq"] | None = None) -> None:
+    def __init__(self, rotation: Literal["itq"] | None = None, mixing: float = 0.0) -> None:
         self.rotation = rotation
+        self.mixing = mixing
 
     def begin(self, context: StartContext) -> Start:
         """Use class means where a label is known, principal components elsewhere."""
         start = PCAStart("auto", self.rotation).begin(context)
         domains = (start.H_s, context.y_s), (start.H_t, context.y_t)
         means, _ = _class_means(*domains)  # those of the target replace those of the source
+        if self.mixing:
+            means = _mixed(means, context, self.mixing)
         means -= means.mean(axis=0)
         H_s, H_t = (_placed(H, y, means) for H, y in domains)
         return Start(H_s, H_t)
@@ -239,6 +248,29 @@ def _class_means(
             means[counts > 0] = sums[counts > 0] / counts[counts > 0, None]
             has_mean |= counts > 0
     return means, has_mean
+
+
+def _mixed(means: Array, context: StartContext, part: float) -> Array:
+    """Move the means of classes that the source lacks towards those of their neighbours.
+
+    A random walk over the k-NN graph of the target rows, seen as steps between classes, goes on
+    with probability `part` until it meets a class of the source. The result is the expected mean of
+    the class where it ends.
+    """
+    y_s, y_t = context.y_s, context.y_t
+    if y_s is None or y_t is None or context.raw is None:
+        return means
+    own = ~np.isin(np.arange(len(means)), y_s) & np.isin(np.arange(len(means)), y_t)
+    if not own.any():
+        return means
+    S = Rows(to_numpy(context.raw[1]), None).graph(_NEIGHBORS)
+    Y = one_hot(y_t, len(means))
+    steps = (Y.T @ (S @ Y)).toarray()[own]
+    steps /= np.maximum(steps.sum(axis=1, keepdims=True), _TINY)
+    A = np.eye(len(means))
+    A[own] -= part * steps
+    ends = np.where(own[:, None], (1.0 - part) * means, means)
+    return np.linalg.solve(A, ends)
 
 
 def _regressed(context: StartContext, rows: NDArray[np.intp], wanted: Array) -> Array:

@@ -133,13 +133,17 @@ def test_a_few_labels_of_each_domain_suffice_where_spaces_differ():
 
 
 @pytest.mark.parametrize(
-    ("turned", "expected"), [(0, "features"), (30, "bridged"), (90, "features")]
+    ("moved", "turned", "expected"),
+    [(0.5, 0, "bridged"), (0.0, 30, "features"), (0.5, 30, "features"), (0.7, 0, "features")],
 )
-def test_the_bridged_space_is_trusted_if_it_agrees_in_part(turned, expected):
-    """Of 120 target rows, `turned` are placed in another class by the bridge."""
+def test_the_bridged_space_is_trusted_if_its_labels_fit_better(moved, turned, expected):
+    """Features: classes move towards each other. Bridge: some of 120 rows are in a wrong class.
+
+    In the last case the two agree on a third of the rows, which is too little to trust the bridge.
+    """
     rng = np.random.default_rng(0)
-    X_s, y_s = clouds(rng, (40, 40, 40))
-    X_t, y_t = clouds(rng, (40, 40, 40))
+    (X_s, y_s), (X_t, y_t) = clouds(rng, (40, 40, 40)), clouds(rng, (40, 40, 40))
+    X_t += moved * (CENTRES[0] * (y_t == 1)[:, None] - CENTRES[y_t])
     bridged = CENTRES[np.where(np.arange(120) < turned, (y_t + 1) % 3, y_t)]
     bridged = 100.0 * bridged + 0.1 * rng.normal(size=(120, 8))
     bridge = (CENTRES[y_s] * 100.0, bridged)
@@ -154,10 +158,8 @@ def test_the_bridged_space_is_trusted_if_it_agrees_in_part(turned, expected):
         .y_target
         for space in ("auto", "features", "bridged")
     }
-    assert (found["features"] == y_t).mean() > 0.95
+    assert (found["features"] != found["bridged"]).any()
     np.testing.assert_array_equal(found["auto"], found[expected])
-    if turned:
-        assert (found["features"] != found["bridged"]).any()
 
 
 @pytest.mark.parametrize("turned", [0.0, 0.7])

@@ -132,6 +132,27 @@ def test_a_class_the_target_lacks_begins_at_its_source_mean():
     np.testing.assert_allclose(start.H_s, means[here.y_s], atol=1e-9)
 
 
+def test_a_part_of_a_class_begins_near_the_rest_of_it():
+    """Half of class 0 of the target has a label that the source lacks."""
+    here = context(n_t=60)
+    y_t = here.y_t.copy()
+    y_t[np.flatnonzero(y_t == 0)[::2]] = y_t.max() + 1
+    here = replace(here, y_t=y_t, raw=(here.X_s, here.X_t))
+    away = {}
+    for mixing in (0.0, 0.9):
+        H = LabelStart(mixing=mixing).begin(here).H_t
+        begin = [H[y_t == c][0] for c in range(y_t.max() + 1)]
+        away[mixing] = np.linalg.norm(begin[-1] - begin[0]) / np.linalg.norm(begin[1] - begin[0])
+    assert away[0.9] < 0.6 * away[0.0]
+
+
+def test_classes_of_the_source_are_not_mixed():
+    here = context()
+    here = replace(here, raw=(here.X_s, here.X_t))
+    mixed, plain = (LabelStart(mixing=part).begin(here) for part in (0.9, 0.0))
+    np.testing.assert_array_equal(mixed.H_t, plain.H_t)
+
+
 def test_samples_without_a_label_begin_where_pca_puts_them():
     here = context()
     here.y_s[:5] = -1
