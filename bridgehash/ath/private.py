@@ -6,7 +6,8 @@ counterpart" in docs/maths.md.
 
 Rows are new if they resemble no class: their cosines to the nearest class mean, averaged over the
 neighbourhood, fall into two groups that are far apart, or groups of such rows fit the k-NN graph
-better than the labels that propagation gives them (modularity). The other rows are then tested for
+better than the labels that propagation gives them (modularity); in this case a bridge tells which
+rows are new. The other rows are then tested for
 classes that they lack: see `lacking`.
 """
 
@@ -143,7 +144,7 @@ def find_private(there: Rows, here: Rows, n_classes: int, bridge: Bridge) -> Pri
     labelled, everything = np.ones(len(there.y), dtype=bool), np.ones(len(groups), dtype=bool)
     features, bridged = _spaces(there, here, bridge(labelled, everything, True), n_classes)
     agreement = float((features.label == bridged.label).mean())
-    rest, unlikeness = here, 1.0 - features.likeness
+    rest, unlikeness = here, 1.0 - bridged.likeness
     if agreement < _LEAST_SURE:
         return Private(classes, groups, unlikeness)
     likeness: Array = np.ones(len(groups))
@@ -207,23 +208,29 @@ def _likeness_if_new(
 ) -> Array:
     """Return how like a class each row is; 1 for all if no group of rows resembles no class.
 
-    Rows are new if the features show two groups, if the graph does, or if both bridges do.
+    Rows are new if the features show two groups, if the graph does, or if both bridges do. If the
+    features leave that open, the bridge that knows the labels tells which ones: it has moved rows
+    of the known classes to their class.
     """
     relative = features.best / np.maximum(features.own[features.label], _TINY)
     groups = two_groups(relative)
     both = _may_be_new(features.likeness < 0.5) and _may_be_new(relative < groups.limit)
     if groups.high - groups.low > _FAR and both:
         return relative * (_UNLIKE / groups.limit)
-    gains = {limit: _gain(features, bridged, features.likeness < limit) for limit in _LIMITS}
-    limit = max(gains, key=gains.__getitem__)
-    if gains[limit] > _GAIN_OF_ROWS:
-        return features.likeness * (_UNLIKE / limit)
+    gains = [_gain(features, bridged, features.likeness < limit) for limit in _LIMITS]
+    if max(gains) > _GAIN_OF_ROWS:
+        return _by_two_groups(bridged)
     if np.quantile(bridged.likeness_in_class, 0.25) < _LOW:
         space = _spaces(there, here, unsupervised(), features.n_classes)[1]
         groups = two_groups(space.best)
         if groups.high - groups.low > _FAR_BRIDGED:
-            return (features.likeness + space.likeness) / 2.0
+            return _by_two_groups(bridged)
     return np.ones(len(here.y))
+
+
+def _by_two_groups(space: Space) -> Array:
+    """Return the cosines to the nearest class, scaled so that the lower group is new."""
+    return space.best * (_UNLIKE / two_groups(space.best).limit)
 
 
 def _may_be_new(rows: NDArray[np.bool_]) -> bool:
