@@ -13,6 +13,7 @@ test (`Propagation(private=False)`, with --untested) and ITQ. Mean ± standard d
 * cross: radius_pr_area of target queries in the source, over queries whose class it has;
 * single: the same inside the target, over all queries;
 * reject: AUROC of `rejection_score` (ITQ: of the mean distance to the ten nearest source codes);
+* reject codes: AUROC of `code_rejection_score`, which sees the codes of the queries only;
 * told: share of the splits in which `CounterpartWarning` was given; 0 is right for closed, 1 for
   the others.
 
@@ -36,7 +37,7 @@ from threadpoolctl import threadpool_limits
 
 from bridgehash import ATH, ITQ, CounterpartWarning, Propagation, Shared
 from bridgehash.datasets import parse_task
-from bridgehash.metrics import evaluate
+from bridgehash.metrics import evaluate, rejection_auroc
 
 TASKS = {
     "photo-cartoon": "pacs/photo.effnet_lite0-cartoon.effnet_lite0",
@@ -51,7 +52,7 @@ FILES = {
     "mnist-usps": "mnist_usps.npz",
 }
 KINDS = ("closed", "partial", "open", "universal")
-SCORES = ("cross", "single", "reject", "told")
+SCORES = ("cross", "single", "reject", "reject codes", "told")
 BITS = 64
 
 
@@ -77,7 +78,15 @@ def scores(task: str, kind: str, method: str, seed: int, device: str | None) -> 
     told = any(issubclass(each.category, CounterpartWarning) for each in given)
     reject = np.nan if report.rejection_auroc is None else report.rejection_auroc
     areas = (report.cross.radius_pr_area, report.single.radius_pr_area)
-    return [*areas, reject, float(told)]
+    return [*areas, reject, _by_codes(model, split), float(told)]
+
+
+def _by_codes(model: Any, split: Any) -> float:
+    """Return how well codes alone tell queries of a class that the source lacks."""
+    new = ~np.isin(split.y_query, split.y_source)
+    if not new.any() or "target" not in (model.code_rejectors_ or {}):
+        return np.nan
+    return rejection_auroc(model.code_rejection_score(model.encode(split.X_query, "target")), new)
 
 
 def plot(path: Path) -> None:

@@ -13,7 +13,7 @@ classes that they lack: see `lacking`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -115,13 +115,21 @@ def warn_of_private(data: Domains) -> None:
         )
 
 
-def rejectors(data: Domains) -> dict[str, Rejector]:
-    """Learn from the rows of each tested domain which ones have no counterpart."""
+def rejectors(data: Domains, rows: Mapping[str, Any]) -> dict[str, Rejector]:
+    """Learn which rows of each tested domain have no counterpart.
+
+    Parameters
+    ----------
+    data : Domains
+        With what was found.
+    rows : mapping from names of domains to arrays of shape (n, d)
+        What a rejector sees of the training rows: their features, or their codes.
+    """
     learned = {}
     for k, found in data.private.items():
-        if found.unlikeness is not None:
+        if found.unlikeness is not None and data.names[k] in rows:
             limit = 1.0 - _UNLIKE if (found.groups >= 0).any() else None
-            learned[data.names[k]] = Rejector.learned(data.X[k], found.unlikeness, limit)
+            learned[data.names[k]] = Rejector.learned(rows[data.names[k]], found.unlikeness, limit)
     return learned
 
 

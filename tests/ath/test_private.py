@@ -145,9 +145,20 @@ def test_new_rows_are_told_rejected_and_kept_apart(tmp_path):
     distances = (codes[:, None] != codes[None]).mean(axis=2)
     same = y[:, None] == y[None]
     assert distances[same].mean() < 0.1 < 0.3 < distances[~same].mean()
+    packed = model.encode(X, "target")
+    assert (model.rejects_codes(packed) == (y >= 4)).mean() > 0.95
     model.save(tmp_path / "model.bh")
     again = load(tmp_path / "model.bh")
     np.testing.assert_array_equal(again.rejection_score(X), model.rejection_score(X))
+    np.testing.assert_array_equal(
+        again.code_rejection_score(packed), model.code_rejection_score(packed)
+    )
+
+
+def test_a_closed_case_rejects_one_code_in_a_hundred_at_most():
+    model = fit("closed")
+    _, _, X_t, _ = task("closed")
+    assert model.rejects_codes(model.encode(X_t, "target")).mean() <= 0.01
 
 
 def test_lacking_classes_are_told():
@@ -201,3 +212,7 @@ def test_a_model_that_tested_nothing_names_the_remedy():
         model.rejection_score(X_t, "target")
     with pytest.raises(InputError, match="'photos' is not allowed"):
         model.rejects(X_t, "photos")
+    with pytest.raises(InputError, match=r"fit ATH\.propagated with labels of the other domain"):
+        model.code_rejection_score(model.encode(X_t, "target"))
+    with pytest.raises(InputError, match="'photos' is not allowed"):
+        model.rejects_codes(model.encode(X_t, "target"), "photos")
