@@ -59,6 +59,15 @@ def test_a_model_of_an_earlier_version_asks_for_features(model, tmp_path):
         old.rejects_codes(np.zeros((1, 2), np.uint8))
 
 
+def test_new_codes_make_what_was_learned_from_the_old_ones_void():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    X = rng.normal(size=(60, 5)) + 3 * np.eye(5)[y]
+    model = ATH.supervised(N_BITS, random_state=0).partial_fit(X, X, y_source=y, y_target=y)
+    model.code_rejectors_ = {"target": Rejector(np.eye(N_BITS)[0], 0.0, 0.0)}
+    assert model.partial_fit(X + 1, y_source=y).code_rejectors_ is None
+
+
 @pytest.mark.parametrize(
     ("name", "weights", "problem"),
     [
