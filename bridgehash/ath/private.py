@@ -63,6 +63,11 @@ class Private(NamedTuple):
     groups: Ids  # (n,) of the rows here: 0, 1, … for groups of new rows, -1 for the others
     unlikeness: Array | None  # (n,) of the rows here: 0 like a class, 1 like none; None: not known
 
+    @property
+    def something(self) -> bool:
+        """Whether anything was found."""
+        return bool(self.classes.any() or (self.groups >= 0).any())
+
 
 class Counterparts(NamedTuple):
     """Which classes the domains have in common."""
@@ -102,7 +107,7 @@ def warn_of_private(data: Domains) -> None:
     present = np.array([_present(y, n) for y in data.y])
     for k, found in data.private.items():
         name, new = data.names[k], float((found.groups >= 0).mean())
-        if not new and not found.classes.any():
+        if not found.something:
             continue
         told = [f"{new:.0%} of the rows of {name} resemble no class"] if new else []
         if lacking := int((present.any(axis=0) & ~present[k]).sum()):

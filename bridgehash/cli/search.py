@@ -171,7 +171,7 @@ def search(
         if reject and query.rejected is None:
             raise InputError(
                 f"{model} cannot tell which queries have no counterpart; fit it with --preset "
-                "propagated, labels of all rows of one domain, and one feature space",
+                "propagated, labels of one domain, and one feature space",
                 "--reject",
             )
         check_same_space(opened.about, query.about, index)

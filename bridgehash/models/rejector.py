@@ -103,8 +103,8 @@ class RejectionMixin:
         """Return how likely rows have no counterpart in the other domains, shape (n,).
 
         About 0 for rows as like a class of the others as rows usually are, about 1 for rows that
-        are like none. `ATH.propagated` learns it if the other domain has labels of all rows and the
-        same features.
+        are like none. `ATH.propagated` learns it if the other domain has labels, of all rows or a
+        few that agree, and the same features.
         """
         rejector = self._rejector(domain, self.rejectors_)
         return rejector.scores(self.encoder(domain)._checked(X))
