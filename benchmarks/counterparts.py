@@ -1,18 +1,20 @@
 """Classes that one of the domains lacks: what ATH.propagated finds, and what that is worth.
 
     python benchmarks/counterparts.py [--tasks photo-cartoon ...] [--kinds partial ...]
-        [--splits 10] [--first-split 0] [--jobs 2] [--device cuda] [--record FILE]
+        [--splits 10] [--first-split 0] [--labels 3] [--jobs 2] [--device cuda] [--record FILE]
     python benchmarks/counterparts.py --plot docs/counterparts.png
 
 Tasks: photo-cartoon, cartoon-photo (PACS), amazon-caltech (Office-Caltech10), all by features of
 EfficientNet-Lite0, and mnist-usps (pixels). Kinds: closed (same classes), partial (the target lacks
 half of the classes), open (the source lacks half of them), universal (each lacks some); every split
-draws other classes. Labels of the source only, 64 bits. ATH.propagated against the same without the
-test (`Propagation(private=False)`, with --untested) and ITQ. Mean ± standard deviation of
+draws other classes. Labels of the source only, of all rows or of N per class (--labels N), 64 bits.
+ATH.propagated against the same without the test (`Propagation(private=False)`, with --untested) and
+ITQ. Mean ± standard deviation of
 
 * cross: radius_pr_area of target queries in the source, over queries whose class it has;
 * single: the same inside the target, over all queries;
 * reject: AUROC of `rejection_score` (ITQ: of the mean distance to the ten nearest source codes);
+* reject codes: AUROC of `code_rejection_score`, which sees the codes of the queries only;
 * told: share of the splits in which `CounterpartWarning` was given; 0 is right for closed, 1 for
   the others.
 
@@ -36,7 +38,7 @@ from threadpoolctl import threadpool_limits
 
 from bridgehash import ATH, ITQ, CounterpartWarning, Propagation, Shared
 from bridgehash.datasets import parse_task
-from bridgehash.metrics import evaluate
+from bridgehash.metrics import evaluate, rejection_auroc
 
 TASKS = {
     "photo-cartoon": "pacs/photo.effnet_lite0-cartoon.effnet_lite0",
@@ -51,7 +53,7 @@ FILES = {
     "mnist-usps": "mnist_usps.npz",
 }
 KINDS = ("closed", "partial", "open", "universal")
-SCORES = ("cross", "single", "reject", "told")
+SCORES = ("cross", "single", "reject", "reject codes", "told")
 BITS = 64
 
 
@@ -63,12 +65,23 @@ def fitted(method: str) -> Any:
     return ATH.propagated(BITS, random_state=0, completion=completion)
 
 
-def scores(task: str, kind: str, method: str, seed: int, device: str | None) -> list[float]:
+def few(y: Any, n: int | None, seed: int) -> Any:
+    """Return labels of n rows per class, and -1 for the others; None keeps all."""
+    if n is None:
+        return y
+    order = np.random.default_rng(seed).permutation(len(y))
+    chosen = np.concatenate([order[y[order] == c][:n] for c in np.unique(y)])
+    return np.where(np.isin(np.arange(len(y)), chosen), y, -1)
+
+
+def scores(
+    task: str, kind: str, method: str, seed: int, n_labels: int | None, device: str | None
+) -> list[float]:
     """Return the scores of one fit; NaN where there is none."""
     name = TASKS[task] + ("" if kind == "closed" else f"@classes={kind}")
     split = parse_task(name).load(seed, DATA)
     model = fitted(method)
-    labels = {} if method == "ITQ" else {"y_source": split.y_source}
+    labels = {} if method == "ITQ" else {"y_source": few(split.y_source, n_labels, seed)}
     on_device = {} if method == "ITQ" else {"device": device}
     with threadpool_limits(1), warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
@@ -77,7 +90,15 @@ def scores(task: str, kind: str, method: str, seed: int, device: str | None) -> 
     told = any(issubclass(each.category, CounterpartWarning) for each in given)
     reject = np.nan if report.rejection_auroc is None else report.rejection_auroc
     areas = (report.cross.radius_pr_area, report.single.radius_pr_area)
-    return [*areas, reject, float(told)]
+    return [*areas, reject, _by_codes(model, split), float(told)]
+
+
+def _by_codes(model: Any, split: Any) -> float:
+    """Return how well codes alone tell queries of a class that the source lacks."""
+    new = ~np.isin(split.y_query, split.y_source)
+    if not new.any() or "target" not in (model.code_rejectors_ or {}):
+        return np.nan
+    return rejection_auroc(model.code_rejection_score(model.encode(split.X_query, "target")), new)
 
 
 def plot(path: Path) -> None:
@@ -107,6 +128,7 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--first-split", type=int, default=0)
+    parser.add_argument("--labels", type=int, metavar="N", help="labels per class; all by default")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--device", help="of the fits: cuda, ...; the CPU by default")
     parser.add_argument("--untested", action="store_true", help="also fit without the test")
@@ -126,8 +148,11 @@ def main() -> None:
         for method in methods
     ]
     runs = Parallel(options.jobs, return_as="generator")(
-        delayed(scores)(*group, seed, options.device) for group in groups for seed in seeds
+        delayed(scores)(*group, seed, options.labels, options.device)
+        for group in groups
+        for seed in seeds
     )
+    few_labels = [] if options.labels is None else [f"{options.labels} labels per class"]
     table = Table("task", "classes", "method", *SCORES, box=MARKDOWN)
     for group in groups:
         found = np.array([next(runs) for _ in seeds])
@@ -136,7 +161,7 @@ def main() -> None:
             if np.isnan(values).any() or (name == "told" and group[-1] == "ITQ"):
                 cells.append("")
                 continue
-            recorder.add(100 * values, *group, name)
+            recorder.add(100 * values, *group, *few_labels, name)
             cells.append(f"{100 * values.mean():.1f} ± {100 * values.std():.1f}")
         table.add_row(*group, *cells)
         print(*group, *cells, flush=True)

@@ -23,7 +23,7 @@ from ..models.base import About, BaseTransferHasher
 from ..models.bridge_report import report_of, warn_of_bridge
 from ..models.contents import Contents, Digest, Entries, Maybe, Named, Number, Values
 from ..models.decoder import with_decoders, with_words
-from ..models.training import Inputs
+from ..models.training import Domains, Inputs
 from ..neighbors.graphs import Graph, on_host
 from ..streaming.blocks import column_names
 from .checks import checked_inputs
@@ -166,6 +166,8 @@ class ATH(BaseTransferHasher):
         Share of the training rows that resemble no class of the other domain, by domain. Not saved.
     rejectors_ : dict of Rejector, or None
         What tells rows without a counterpart, by domain, if it was tested: see `rejection_score`.
+    code_rejectors_ : dict of Rejector, or None
+        The same for codes: see `code_rejection_score`. None once `partial_fit` changes them.
     code_space_ : str or None
         A digest of what was frozen; see `code_space`.
     changed_bits_ : dict of float
@@ -227,6 +229,7 @@ class ATH(BaseTransferHasher):
         "classes_": Maybe(Entries("c")),
         "class_codes_": Maybe(Values("c b", "u")),
         "rejectors_": Maybe(Named("Rejector")),
+        "code_rejectors_": Maybe(Named("Rejector")),
         "code_space_": Maybe(Digest()),
         "lam_": Number(Range(0)),
         "agreement_": Maybe(Number(Range(-np.inf))),
@@ -424,7 +427,7 @@ class ATH(BaseTransferHasher):
         self.shared_classes_ = None if found is None else found.shared
         self.private_classes_ = {} if found is None else found.private
         self.new_share_ = {} if found is None else found.new
-        self.rejectors_ = rejectors(result.completed) or None
+        self._keep_rejectors(result.completed, dict(zip(data.names, data.X, strict=True)))
         self._keep_words()
         self.code_space_ = adopted_space(frozen)
         self.bipartite_graph_: Graph = on_host(result.solution.W[0])
@@ -499,6 +502,7 @@ class ATH(BaseTransferHasher):
                 "initial=model) with all rows, or begin with partial_fit"
             )
         self.changed_bits_ = add_rows(self, sums, rows, labels)
+        self.code_rejectors_ = None
         self._keep_words()
         return self
 
@@ -574,6 +578,14 @@ class ATH(BaseTransferHasher):
         self._keep_words()
         self.bridge_report_ = joined.bridge_report_
         return self
+
+    def _keep_rejectors(self, completed: Domains, rows: Mapping[str, Any]) -> None:
+        """Learn which rows, and which codes, of the tested domains have no counterpart."""
+        tested = [completed.names[k] for k in completed.private]
+        X = {name: rows[name] for name in tested if name in self.encoders_}
+        codes = {name: self.transform(each, name) for name, each in X.items()}
+        self.rejectors_ = rejectors(completed, X) or None
+        self.code_rejectors_ = rejectors(completed, codes) or None
 
     def _keep_words(self) -> None:
         """Let the weights of queries lean to the words of the classes, if codes are words."""

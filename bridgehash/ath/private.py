@@ -14,7 +14,7 @@ classes that they lack: see `lacking`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -64,6 +64,11 @@ class Private(NamedTuple):
     groups: Ids  # (n,) of the rows here: 0, 1, … for groups of new rows, -1 for the others
     unlikeness: Array | None  # (n,) of the rows here: 0 like a class, 1 like none; None: not known
 
+    @property
+    def something(self) -> bool:
+        """Whether anything was found."""
+        return bool(self.classes.any() or (self.groups >= 0).any())
+
 
 class Counterparts(NamedTuple):
     """Which classes the domains have in common."""
@@ -103,7 +108,7 @@ def warn_of_private(data: Domains) -> None:
     present = np.array([_present(y, n) for y in data.y])
     for k, found in data.private.items():
         name, new = data.names[k], float((found.groups >= 0).mean())
-        if not new and not found.classes.any():
+        if not found.something:
             continue
         told = [f"{new:.0%} of the rows of {name} resemble no class"] if new else []
         if lacking := int((present.any(axis=0) & ~present[k]).sum()):
@@ -116,13 +121,21 @@ def warn_of_private(data: Domains) -> None:
         )
 
 
-def rejectors(data: Domains) -> dict[str, Rejector]:
-    """Learn from the rows of each tested domain which ones have no counterpart."""
+def rejectors(data: Domains, rows: Mapping[str, Any]) -> dict[str, Rejector]:
+    """Learn which rows of each tested domain have no counterpart.
+
+    Parameters
+    ----------
+    data : Domains
+        With what was found.
+    rows : mapping from names of domains to arrays of shape (n, d)
+        What a rejector sees of the training rows: their features, or their codes.
+    """
     learned = {}
     for k, found in data.private.items():
-        if found.unlikeness is not None:
+        if found.unlikeness is not None and data.names[k] in rows:
             limit = 1.0 - _UNLIKE if (found.groups >= 0).any() else None
-            learned[data.names[k]] = Rejector.learned(data.X[k], found.unlikeness, limit)
+            learned[data.names[k]] = Rejector.learned(rows[data.names[k]], found.unlikeness, limit)
     return learned
 
 

@@ -36,6 +36,8 @@ from .spreading import Rows, most_certain, settled, spread_labels, votes
 
 _SEED_ALPHA = 0.99  # a few labelled rows have to reach far
 _SEED_STEPS = 200
+_LEAST_KNOWN, _LEAST_RIGHT = 3, 0.9  # labels per class, and of them right when left out, to test
+_FOLDS = 3
 _LEAST_AGREEMENT = 0.5  # between labels estimated in two spaces
 _BETTER = 0.05  # gain in modularity, over two graphs, that labels of the second space need
 _BRIDGED_ALPHA, _BRIDGED_ROUNDS = 0.8, 3  # at most: votes are better there, so they spread less
@@ -71,7 +73,8 @@ class Propagation(BaseEstimator):
     private : bool, default=True
         Test whether a domain has classes that the other one lacks, if one domain has labels of all
         rows, both have one feature space, `shares` is a name and `space` is not "features". Such
-        rows then take no part: new ones get classes of their own.
+        rows then take no part: new ones get classes of their own. Few labels suffice, three per
+        class on average, if 90 % of them are found when each third is left out.
     """
 
     needs_labels = True
@@ -124,7 +127,9 @@ class Propagation(BaseEstimator):
         if n_classes < 2:
             raise InputError("labels of at least two classes are needed: give y_source or y_target")
         fits = _Fits(data, bridge, rng)
-        found = self._private(domains, n_classes, fits) if same_space else [None, None]
+        found: list[_Kept | None] = [None, None]
+        if same_space:
+            found, fits = self._private(domains, n_classes, fits)
         kept = [
             np.ones(len(rows.y), dtype=bool) if mine is None else mine.kept
             for rows, mine in zip(domains, found, strict=True)
@@ -134,7 +139,10 @@ class Propagation(BaseEstimator):
             for rows, mine in zip(domains, found, strict=True)
         ]
         if not all(each.all() for each in kept):
-            domains = [rows.taken(some) for rows, some in zip(domains, kept, strict=True)]
+            domains = [
+                rows.labelled(y).taken(some)
+                for rows, y, some in zip(domains, labels, kept, strict=True)
+            ]
         estimates, spaces = [], [domains]
         if not same_space or self.space != "bridged":
             estimates.append(self._estimates(domains, n_classes, same_space, rng))
@@ -158,33 +166,61 @@ class Propagation(BaseEstimator):
             private=tuple(None if mine is None else mine.private for mine in found),
         )
 
-    def _private(self, domains: list[Rows], n_classes: int, fits: _Fits) -> list[_Kept | None]:
-        """Return which rows of the two domains have a counterpart; None if that is not tested."""
-        complete = [bool((rows.y >= 0).all()) for rows in domains]
+    def _private(
+        self, domains: list[Rows], n_classes: int, fits: _Fits
+    ) -> tuple[list[_Kept | None], _Fits]:
+        """Return which rows of the two domains have a counterpart; None if that is not tested.
+
+        If not all rows of the better labelled domain have a label, the others get one inside it
+        first. These labels, and bridges with them, are used from then on if something is found.
+        """
+        known = [float((rows.y >= 0).mean()) for rows in domains]
+        i = known.index(max(known))
+        there, here, labelled = domains[i], domains[1 - i], fits
         given_shares = not isinstance(self.shares, str)
-        if (
-            complete[0] == complete[1]
-            or not self.private
-            or given_shares
-            or self.space == "features"
-        ):
-            return [None, None]
-        i, j = complete.index(True), complete.index(False)
-        there, here = domains[i], domains[j]
+        if not self.private or given_shares or self.space == "features" or min(known) == 1.0:
+            return [None, None], fits
+        if known[i] < 1.0:
+            y = self._completed_inside(there, n_classes)
+            if y is None:
+                return [None, None], fits
+            there, labelled = there.labelled(y), fits.with_labels(i, y)
 
         def bridge(
-            some_there: NDArray[np.bool_], some_here: NDArray[np.bool_], labelled: bool
+            some_there: NDArray[np.bool_], some_here: NDArray[np.bool_], with_labels: bool
         ) -> tuple[Array, Array]:
             kept = [some_there, some_here]
-            H = fits(kept if i == 0 else kept[::-1], labelled=labelled)
-            return H[i], H[j]
+            H = labelled(kept if i == 0 else kept[::-1], labelled=with_labels)
+            return H[i], H[1 - i]
 
         found = find_private(there, here, n_classes, bridge)
-        result: list[_Kept | None] = [None, None]
-        result[i] = _Kept(~found.classes[there.y], there.y.copy(), None)
+        if not found.something:
+            there, labelled = domains[i], fits
         new = np.where(found.groups >= 0, n_classes + found.groups, here.y)
-        result[j] = _Kept(found.groups < 0, new, found)
-        return result
+        result: list[_Kept | None] = [
+            _Kept(~found.classes[there.y], there.y.copy(), None),
+            _Kept(found.groups < 0, new, found),
+        ]
+        return (result if i == 0 else result[::-1]), labelled
+
+    def _completed_inside(self, rows: Rows, n_classes: int) -> Ids | None:
+        """Return labels of all rows, given some; None if these are too few or do not agree.
+
+        They agree if they find each other: each third of them by the others.
+        """
+        known = np.flatnonzero(rows.y >= 0)
+        if len(known) < _LEAST_KNOWN * rows.present(n_classes).sum():
+            return None
+        known = known[np.argsort(rows.y[known], kind="stable")]  # each class in all folds
+        right = 0
+        for fold in range(_FOLDS):
+            out, y = known[fold::_FOLDS], rows.y.copy()
+            y[out] = -1
+            found = self._members(rows.labelled(y), None, n_classes).argmax(axis=1)
+            right += int((found == rows.y)[out].sum())
+        if right < _LEAST_RIGHT * len(known):
+            return None
+        return self._members(rows, None, n_classes).argmax(axis=1)
 
     def _estimates(
         self, domains: list[Rows], n_classes: int, same_space: bool, rng: np.random.RandomState
@@ -201,8 +237,8 @@ class Propagation(BaseEstimator):
             M = self._members(here, counted, n_classes)
             right = None
             if same_space and known.any() and (there.y >= 0).any():
-                left_out = self._members(here.unlabelled(), counted, n_classes).argmax(axis=1)
-                right = float((left_out == here.y)[known].mean())
+                left_out = self._members(here.unlabelled(), counted, n_classes)
+                right = float((left_out.argmax(axis=1) == here.y)[known].mean())
             estimates.append(_Estimate(M.argmax(axis=1), most_certain(M, self.keep) | known, right))
         return estimates
 
@@ -263,7 +299,10 @@ class Propagation(BaseEstimator):
             known = there.y >= 0
             if not known.any():
                 return np.zeros((len(here.y), n_classes))
-            return votes(there.unit[known], there.y[known], here.unit, self.n_voters, n_classes)
+            n_voters, n = self.n_voters, int(known.sum())
+            if n <= n_voters and not (here.y >= 0).any():
+                n_voters = n // int(there.present(n_classes).sum())  # all of them give one class
+            return votes(there.unit[known], there.y[known], here.unit, n_voters, n_classes)
         with waiting("match by structure") as reach:
             result = match(there.unit, here.unit, rng, progress=reach)
         counted = np.zeros((len(here.y), n_classes))
@@ -295,6 +334,13 @@ class _Fits:
     def __init__(self, data: TrainingData, bridge: Bridging, rng: np.random.RandomState) -> None:
         self._data, self._bridge, self._rng = data, bridge, rng
         self._last: tuple[bytes, tuple[Array, Array]] | None = None
+
+    def with_labels(self, domain: int, y: Ids) -> _Fits:
+        """Return bridges with labels of a domain; they leave this random state alone."""
+        known = self._data.y_source, self._data.y_target
+        source, target = (y, known[1]) if domain == 0 else (known[0], y)
+        data = replace(self._data, y_source=source, y_target=target)
+        return _Fits(data, self._bridge, deepcopy(self._rng))
 
     def __call__(
         self, kept: Sequence[NDArray[np.bool_]], labelled: bool = True

@@ -146,11 +146,15 @@ class Rows:
         """Mark the classes with a labelled row."""
         return np.bincount(self.y[self.y >= 0], minlength=n_classes) > 0
 
+    def labelled(self, y: Ids) -> Rows:
+        """Return the same rows with other labels."""
+        rows = copy(self)
+        rows.y = y
+        return rows
+
     def unlabelled(self) -> Rows:
         """Return the same rows without labels."""
-        rows = copy(self)
-        rows.y = np.full_like(self.y, -1)
-        return rows
+        return self.labelled(np.full_like(self.y, -1))
 
     def with_known(self, M: Array) -> Array:
         """Return memberships in which labelled rows have their class."""

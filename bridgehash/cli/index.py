@@ -403,6 +403,16 @@ def load_codes(
     )
 
 
+def codes_origin(data: str) -> dict[str, str] | None:
+    """Return where the codes of a file come from; None if it does not say that it holds codes."""
+    from bridgehash.cli.io import read_origin
+    from bridgehash.index.parquet import read_info
+
+    info = read_info(data) if _is_exported(data) else None
+    about = read_origin(data) if info is None else info.about
+    return about if "code_space" in about else None
+
+
 def _is_exported(data: str) -> bool:
     """Return whether a file is an index in Parquet."""
     from bridgehash.index.parquet import read_info

@@ -26,7 +26,11 @@ _SHOWN = 20  # queries on the terminal
 _USUAL = 0.05  # part of the queries; fewer may be rejected by mistake
 
 QueryRows = Annotated[
-    str, typer.Argument(metavar="QUERIES", help="Packed codes; with --model, features to encode.")
+    str,
+    typer.Argument(
+        metavar="QUERIES",
+        help="Packed codes; with --model, features to encode, or codes that `encode` wrote.",
+    ),
 ]
 K = Annotated[
     int,
@@ -116,7 +120,7 @@ def search(
 
     With --model, each bit counts as much as the features of the query say, and with corrections in
     the index the score of a code estimates the distance of the rows. Packed codes are ranked by
-    Hamming distance.
+    Hamming distance; with --model they are also tested for counterparts (--reject).
 
     \b
     Example:
@@ -124,7 +128,7 @@ def search(
       bridgehash search photos sketches.npy --model model.bh --domain target \\
         --engine postgresql://localhost/shop --tag shoes --tag red --match all
     """
-    from bridgehash.cli.index import load_codes, open_for
+    from bridgehash.cli.index import codes_origin, load_codes, open_for
     from bridgehash.cli.io import check_output
     from bridgehash.index.ids import is_id
     from bridgehash.models.provenance import check_same_space
@@ -132,15 +136,19 @@ def search(
     path = None if out is None else check_output(out, (".npz", ".parquet", ".json"))
     if domain is not None and model is None:
         raise InputError("needs --model; packed codes have no domain", "--domain")
-    if candidates is not None and (hamming or model is None):
+    origin = None if model is None else codes_origin(queries)
+    has_features = model is not None and origin is None
+    if candidates is not None and (hamming or not has_features):
         why = "does not work with --hamming" if hamming else "needs --model and features"
         raise InputError(f"{why}; Hamming distances are exact", "--candidates")
     if reject and model is None:
-        raise InputError("needs --model and features; packed codes are not enough", "--reject")
+        raise InputError("needs --model; without it packed codes are not enough", "--reject")
     if search and engine is None:
         raise InputError("needs --engine; an index file is always searched exactly", "--search")
+    if origin is not None:
+        domain = _domain_of(origin, domain, queries)
     with open_for(index, engine, search) as opened:
-        ranked = model is not None and not hamming
+        ranked = has_features and not hamming
         searched = in_domain or opened.about.get("domain")
         inside = domain is not None and searched == domain
         if reject and inside:
@@ -151,17 +159,19 @@ def search(
             )
         query = load_codes(
             queries,
-            model,
-            domain,
+            model if has_features else None,
+            domain if has_features else None,
             opened.n_bits,
             corrections=False,
             with_weights=ranked,
             with_rejection=not inside,
         )
+        if model is not None and origin is not None and not inside:
+            query = _marked(query, model, domain, queries)
         if reject and query.rejected is None:
             raise InputError(
                 f"{model} cannot tell which queries have no counterpart; fit it with --preset "
-                "propagated, labels of all rows of one domain, and one feature space",
+                "propagated, labels of one domain, and one feature space",
                 "--reject",
             )
         check_same_space(opened.about, query.about, index)
@@ -216,6 +226,27 @@ class Found(NamedTuple):
     distances: NDArray[Any]  # by Hamming
     scores: NDArray[Any] | None = None  # by which codes are ranked, if not by distances
     rejected: NDArray[Any] | None = None  # (n_queries,) without a counterpart, if known
+
+
+def _domain_of(origin: dict[str, str], domain: str | None, queries: str) -> str | None:
+    """Return the domain of codes, by their file or as given."""
+    own = origin.get("domain", domain)
+    if domain not in (None, own):
+        raise InputError(f"{queries} holds codes of {own!r}, not of {domain!r}", "--domain")
+    return own
+
+
+def _marked(query: CodeRows, model: Path, domain: str | None, queries: str) -> CodeRows:
+    """Return packed codes with those that have no counterpart, if the model can tell."""
+    from bridgehash import load
+    from bridgehash.models.provenance import check_same_space, encoder_of, origin
+
+    loaded = load(model)
+    encoder_of(loaded, model, domain, "--domain")  # refuses unknown domains
+    check_same_space(query.about, origin(loaded, domain), queries)
+    if domain not in (getattr(loaded, "code_rejectors_", None) or {}):
+        return query
+    return query._replace(rejected=loaded.rejects_codes(query.codes, domain))
 
 
 def _without_rejected(result: Found, n_bits: int) -> Found:

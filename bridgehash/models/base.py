@@ -34,7 +34,7 @@ from .bridge_report import BridgeReport, report_of, warn_of_bridge
 from .contents import Contents, Course, Maybe, Named, Number, Part, Width
 from .decoder import CorrectedCodes, with_decoders
 from .encoder import LinearEncoder, SaveMixin
-from .rejector import Rejector
+from .rejector import RejectionMixin
 from .training import TWO, Ids, Inputs, TrainingData, check_rows
 
 FitInput = Literal["y", "y_source", "y_target", "pairs"]
@@ -176,13 +176,12 @@ class BaseLabelHasher(BaseHasher):
         return tags
 
 
-class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
+class BaseTransferHasher(RejectionMixin, SaveMixin, BaseEstimator, ABC):
     """A method for several domains: `fit(X_source, X_target)`, then codes of rows of any."""
 
     about: ClassVar[About]
     _contents: ClassVar[Contents] = _RECORD | {"encoders_": Named("LinearEncoder")}
     encoders_: dict[str, LinearEncoder]  # by domain
-    rejectors_: dict[str, Rejector] | None = None  # by domain
     bridge_report_: BridgeReport | None = None  # of the last fit; not saved
 
     fit: Any  # fit(X_source, X_target, *, y_source, y_target, y, pairs)
@@ -192,6 +191,7 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
         found = {encoder.n_bits for encoder in self.encoders_.values()}
         if len(found) != 1 or found != {getattr(self, "n_bits", *found)}:
             raise ValueError(f"the encoders have {sorted(found)} bits, unlike n_bits")
+        self._check_rejectors()
         _check_record(self)
 
     def used_inputs(self) -> Set[str]:
@@ -255,30 +255,6 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
     def query_weights(self, X: Any, domain: str) -> NDArray[np.float32]:
         """Return what each bit counts for queries X, for `HammingIndex.search(weights=)`."""
         return self.encoder(domain).query_weights(X)
-
-    def rejection_score(self, X: Any, domain: str = "target") -> NDArray[np.float64]:
-        """Return how likely rows have no counterpart in the other domains, shape (n,).
-
-        About 0 for rows as like a class of the others as rows usually are, about 1 for rows that
-        are like none. `ATH.propagated` learns it if the other domain has labels of all rows and the
-        same features.
-        """
-        return self._rejector(domain).scores(self.encoder(domain)._checked(X))
-
-    def rejects(self, X: Any, domain: str = "target") -> NDArray[np.bool_]:
-        """Mark rows that seem to have no counterpart in the other domains."""
-        return self._rejector(domain).rejects(self.encoder(domain)._checked(X))
-
-    def _rejector(self, domain: str) -> Rejector:
-        self.encoder(domain)  # refuses unknown domains
-        known = self.rejectors_ or {}
-        if domain not in known:
-            raise InputError(
-                f"this model cannot tell which rows of {domain!r} have no counterpart; fit "
-                "ATH.propagated with labels of the other domain, in one feature space",
-                "domain",
-            )
-        return known[domain]
 
     @property
     def stores_corrections(self) -> bool:

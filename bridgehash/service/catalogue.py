@@ -23,7 +23,7 @@ from .._core.errors import (
     InputError,
     JournalError,
 )
-from ..codes import n_bytes, pack
+from ..codes import n_bytes, pack, unpack
 from ..index import HammingIndex, IndexStore
 from ..index.attributes import Attributes, ItemFilter
 from ..index.changes import Add, ChangeResult, Remove, Upsert
@@ -61,6 +61,11 @@ class CatalogueDomain:
     images: Mapping[int | str, Path] = field(default_factory=dict)
     reader: ImageReader | None = None  # turns uploaded images into features
     rejector: Rejector | None = None  # of queries without a counterpart in the other domains
+    code_rejector: Rejector | None = None  # the same, if only the code of a query is known
+
+    def rejector_of(self, kind: str) -> Rejector | None:
+        """Return what rejects queries of a kind: features, codes or ids."""
+        return self.rejector if kind == "features" else self.code_rejector
 
 
 class SearchQuery(NamedTuple):
@@ -175,13 +180,13 @@ class Catalogue:
             not self.store.index.has_corrections
         )
 
-    def can_reject(self, domain: str, wanted: ItemFilter | None) -> bool:
+    def can_reject(self, kind: str, domain: str, wanted: ItemFilter | None) -> bool:
         """Return whether the model can tell which queries of a domain have no counterpart.
 
         Not within items of the same domain: what has no counterpart elsewhere may have one there.
         """
         searched = (wanted and wanted.domain) or self.index_domain
-        return self.domains[domain].rejector is not None and searched != domain
+        return self.domains[domain].rejector_of(kind) is not None and searched != domain
 
     def encode_queries(self, X: NDArray[Any], domain: str) -> EncodedRows:
         """Return the packed codes of features, and what each of their bits counts.
@@ -235,7 +240,8 @@ class Catalogue:
             start = 0
             for i, own in batch:
                 n = len(own.codes)
-                at = slice(start, start + n), slice(queries[i].k)
+                query, at = queries[i], (slice(start, start + n), slice(queries[i].k))
+                told = self.can_reject(query.kind, query.domain, wanted)
                 result = SearchResult(
                     own.codes,
                     ids[at],
@@ -243,9 +249,9 @@ class Catalogue:
                     codes[at],
                     attributes[at],
                     None if scores is None else scores[at],
-                    own.rejected if self.can_reject(queries[i].domain, wanted) else None,
+                    own.rejected if told else None,
                 )
-                results[i] = result.without_rejected(self.n_bits) if queries[i].reject else result
+                results[i] = result.without_rejected(self.n_bits) if query.reject else result
                 start += n
         return results
 
@@ -279,18 +285,19 @@ class Catalogue:
         return encoded
 
     def _encode_query(self, query: SearchQuery) -> EncodedRows:
+        encoded = self._codes_of(query)
+        rejector = self.domains[query.domain].rejector_of(query.kind)
+        if rejector is None:
+            return encoded
+        known = query.rows if query.kind == "features" else unpack(encoded.codes, self.n_bits)
+        with np.errstate(all="ignore"):
+            return encoded._replace(rejected=rejector.rejects(known))
+
+    def _codes_of(self, query: SearchQuery) -> EncodedRows:
         if query.kind == "features":
-            X, domain = query.rows, query.domain
-            encoded = (
-                self.encode_queries(X, domain)
-                if query.weighted
-                else EncodedRows(self.encode(X, domain))
-            )
-            rejector = self.domains[domain].rejector
-            if rejector is None:
-                return encoded
-            with np.errstate(all="ignore"):
-                return encoded._replace(rejected=rejector.rejects(X))
+            if query.weighted:
+                return self.encode_queries(query.rows, query.domain)
+            return EncodedRows(self.encode(query.rows, query.domain))
         if query.kind == "codes":
             return EncodedRows(query.rows)
         try:
@@ -430,9 +437,13 @@ def _open(
         queries = _open_queries(files, space, encoders[query_domain])
         kind = None if queries is None else queries.index.id_kind
         query_images = find_images(files.query_images, kind)
-        rejectors = getattr(model, "rejectors_", None) or {}
+        rejectors, of_codes = (
+            getattr(model, name, None) or {} for name in ("rejectors_", "code_rejectors_")
+        )
         domains = {
-            name: CatalogueDomain(encoder, rejector=rejectors.get(name))
+            name: CatalogueDomain(
+                encoder, rejector=rejectors.get(name), code_rejector=of_codes.get(name)
+            )
             for name, encoder in encoders.items()
         }
         domains[query_domain] = replace(

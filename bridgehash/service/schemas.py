@@ -28,8 +28,8 @@ RANK_TEXT = (
     "corrections of the index."
 )
 REJECT_TEXT = (
-    "Leave out the items of queries that seem to have no counterpart in the index. Needs features, "
-    "and a model that tested which classes the domains have in common."
+    "Leave out the items of queries that seem to have no counterpart in the index. Needs a model "
+    "that tested which classes the domains have in common."
 )
 MAX_TAG = 200  # characters
 MAX_TAGS = 64  # of an item, or of a filter
@@ -172,7 +172,7 @@ class QueryResult(BaseModel):
     code: str
     rejected: bool | None = Field(
         description="Whether the query seems to have no counterpart in the index. Null if the "
-        "model cannot tell, and for codes and ids."
+        "model cannot tell, and for queries of the domain that is searched."
     )
     hits: list[Hit]
 

@@ -145,9 +145,20 @@ def test_new_rows_are_told_rejected_and_kept_apart(tmp_path):
     distances = (codes[:, None] != codes[None]).mean(axis=2)
     same = y[:, None] == y[None]
     assert distances[same].mean() < 0.1 < 0.3 < distances[~same].mean()
+    packed = model.encode(X, "target")
+    assert (model.rejects_codes(packed) == (y >= 4)).mean() > 0.95
     model.save(tmp_path / "model.bh")
     again = load(tmp_path / "model.bh")
     np.testing.assert_array_equal(again.rejection_score(X), model.rejection_score(X))
+    np.testing.assert_array_equal(
+        again.code_rejection_score(packed), model.code_rejection_score(packed)
+    )
+
+
+def test_a_closed_case_rejects_one_code_in_a_hundred_at_most():
+    model = fit("closed")
+    _, _, X_t, _ = task("closed")
+    assert model.rejects_codes(model.encode(X_t, "target")).mean() <= 0.01
 
 
 def test_lacking_classes_are_told():
@@ -155,6 +166,76 @@ def test_lacking_classes_are_told():
         model = fit("partial")
     assert model.shared_classes_ == [0, 1, 2]
     assert model.private_classes_ == {"source": [3, 4, 5], "target": []}
+
+
+def few(y, n, seed=0):
+    """Keep n labels per class."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    chosen = np.concatenate([order[y[order] == c][:n] for c in np.unique(y)])
+    known = np.full(len(y), -1)
+    known[chosen] = y[chosen]
+    return known
+
+
+def fit_few(kind, n=5, y_target=None, **changes):
+    X_s, y_s, X_t, _ = task(kind)
+    model = ATH.propagated(16, random_state=0, **changes)
+    return model.fit(X_s, X_t, y_source=few(y_s, n), y_target=y_target)
+
+
+def test_few_labels_are_completed_before_the_test():
+    with pytest.warns(CounterpartWarning, match="3 of 6 classes seem to have no rows in target"):
+        model = fit_few("partial")
+    assert model.private_classes_ == {"source": [3, 4, 5], "target": []}
+    with pytest.warns(CounterpartWarning, match="33% of the rows of target resemble no class"):
+        model = fit_few("open")
+    X, y = clouds(range(6), n=20, seed=2, shift=1.0)
+    assert (model.rejects(X) == (y >= 4)).mean() > 0.95
+
+
+def test_few_labels_of_the_target_are_completed_too():
+    X_s, y_s, X_t, _ = task("partial")
+    with pytest.warns(CounterpartWarning, match="3 of 6 classes seem to have no rows in source"):
+        ATH.propagated(16, random_state=0).fit(X_t, X_s, y_target=few(y_s, 5))
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_closed_case_of_few_labels_gives_the_same_codes_as_without_the_test(both):
+    X_s, _, X_t, y_t = task("closed")
+    y_target = few(y_t, 3, seed=1) if both else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tested = fit_few("closed", y_target=y_target)
+    assert tested.rejectors_ is not None
+    untested = fit_few("closed", y_target=y_target, completion=Propagation(private=False))
+    for X, domain in ((X_s, "source"), (X_t, "target")):
+        np.testing.assert_array_equal(tested.encode(X, domain), untested.encode(X, domain))
+
+
+def test_fewer_than_three_labels_per_class_test_nothing():
+    assert fit_few("closed", n=3).rejectors_ is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fit_few("partial", n=2).rejectors_ is None
+
+
+def test_labels_that_do_not_find_each_other_test_nothing():
+    X_s, y_s, X_t, _ = task("partial")
+    known = few(y_s, 5)
+    some = np.flatnonzero(known >= 0)[::5]  # a fifth of the labels moves to another class
+    known[some] = (known[some] + 1) % N_CLASSES
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CounterpartWarning)
+        model = ATH.propagated(16, random_state=0).fit(X_s, X_t, y_source=known)
+    assert model.rejectors_ is None
+
+
+def test_classes_that_only_the_other_domain_has_labels_of_are_no_problem():
+    _, _, _, y_t = task("universal")  # the source has 0 to 4, the target 0, 1, 2 and 5
+    with pytest.warns(CounterpartWarning, match="2 of 6 classes seem to have no rows in target"):
+        model = fit_few("universal", y_target=few(y_t, 2, seed=1))
+    assert model.shared_classes_ == [0, 1, 2]
+    assert model.private_classes_ == {"source": [3, 4], "target": [5]}
 
 
 def distance_to_lacking(**parameters):
@@ -201,3 +282,7 @@ def test_a_model_that_tested_nothing_names_the_remedy():
         model.rejection_score(X_t, "target")
     with pytest.raises(InputError, match="'photos' is not allowed"):
         model.rejects(X_t, "photos")
+    with pytest.raises(InputError, match=r"fit ATH\.propagated with labels of the other domain"):
+        model.code_rejection_score(model.encode(X_t, "target"))
+    with pytest.raises(InputError, match="'photos' is not allowed"):
+        model.rejects_codes(model.encode(X_t, "target"), "photos")

@@ -83,6 +83,19 @@ def test_votes_count_the_nearest():
     np.testing.assert_allclose(votes(known, y, np.array([[8.0]]), 1, 3), [[0.0, 0.0, 1.0]])
 
 
+def test_labels_fewer_than_the_voters_still_tell_classes_apart():
+    rng = np.random.default_rng(0)
+    (X_s, y_s), (X_t, y_t) = clouds(rng, (30, 30, 30)), clouds(rng, (40, 30, 20), shift=0.2)
+    known = np.where(np.arange(90) < 15, y_s, -1)
+    data = Propagation(space="features", keep=1.0).complete(
+        TrainingData(X_s, X_t, known),
+        same_space=True,
+        rng=np.random.RandomState(0),
+        bridge=no_bridge,
+    )
+    assert (data.y_target == y_t).mean() > 0.95
+
+
 def test_the_most_certain_rows_of_a_class_have_the_largest_margin():
     M = np.array([[0.2, 0.7, 0.1], [0.4, 0.5, 0.1], [0.5, 0.2, 0.3], [0.1, 0.6, 0.3]])
     np.testing.assert_array_equal(most_certain(M, 0.5), [True, False, True, True])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bridgehash import load, save
+from bridgehash import ATH, load, save
 from bridgehash.cli.fit import _counterparts
 from bridgehash.models.rejector import Rejector
 
@@ -97,6 +97,62 @@ def test_what_cannot_be_told_is_refused(refused: Refused, rejected: np.ndarray) 
     assert "needs --model" in refused("search new.bhi codes.npy --reject")
     inside = refused(SEARCH + " --in-domain target --reject")
     assert "search codes of another domain" in inside
+
+
+@pytest.fixture
+def rejected_codes(run: Run, rejected: np.ndarray) -> np.ndarray:
+    """Which codes of the target the model rejects: those whose last bit is one."""
+    model = load("rejecting.bh")
+    model.code_rejectors_ = {"target": Rejector(np.eye(12)[-1], 0.0, 0.0)}
+    save(model, "rejecting.bh")
+    marked: np.ndarray = model.transform(np.load("target.npy"), "target")[:, -1] > 0
+    assert 0 < marked.sum() < 50
+    return marked
+
+
+@pytest.mark.parametrize("name", ["queries.npy", "queries.parquet"])
+@pytest.mark.parametrize("domain", ["", " --domain target"])
+def test_codes_are_rejected_by_their_codes(
+    run: Run, rejected_codes: np.ndarray, name: str, domain: str
+) -> None:
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    assert run(f"encode rejecting.bh target.npy --domain target --out {name}").code == 0
+    line = f"search new.bhi {name} -k 3 --json"
+    plain = json.loads(run(line).out)
+    every = json.loads(run(f"{line} --model rejecting.bh{domain}").out)
+    some = json.loads(run(f"{line} --model rejecting.bh{domain} --reject").out)
+    assert [record.pop("rejected") for record in every] == rejected_codes.tolist()
+    assert every == plain  # by Hamming distance, as without a model
+    assert [not record["ids"] for record in some] == rejected_codes.tolist()
+
+
+def test_an_exported_index_can_be_searched_with(run: Run, rejected_codes: np.ndarray) -> None:
+    pytest.importorskip("pyarrow")
+    build = "index build target.npy --model rejecting.bh --domain target --out own.bhi"
+    assert run(build).code == 0
+    assert run("index export own.bhi own.parquet").code == 0
+    found = json.loads(run("search new.bhi own.parquet --model rejecting.bh --json").out)
+    assert [record["rejected"] for record in found] == rejected_codes.tolist()
+
+
+def test_codes_that_do_not_suit_the_model_are_refused(
+    run: Run, refused: Refused, rejected_codes: np.ndarray
+) -> None:
+    assert run("encode rejecting.bh target.npy --domain target --out queries.npy").code == 0
+    line = "search new.bhi queries.npy --model rejecting.bh"
+    assert "--domain: queries.npy holds codes of 'target'" in refused(f"{line} --domain source")
+    assert "needs --model and features" in refused(f"{line} --candidates 5")
+    assert "search codes of another domain" in refused(f"{line} --in-domain target --reject")
+    model = load("rejecting.bh")
+    model.code_rejectors_ = None
+    save(model, "rejecting.bh")
+    assert "rejecting.bh cannot tell which queries" in refused(f"{line} --reject")
+    X = np.load("target.npy")
+    ATH.unsupervised(12, random_state=1).fit(X, X + 1).save("other.bh")
+    assert "queries.npy: holds codes of another model" in refused(
+        "search new.bhi queries.npy --model other.bh"
+    )
 
 
 def test_searches_inside_a_domain_reject_nothing(run: Run, rejected: np.ndarray) -> None:

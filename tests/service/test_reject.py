@@ -29,6 +29,18 @@ def rejected(folder: Path) -> np.ndarray:
     return first > np.median(first)
 
 
+@pytest.fixture
+def rejected_codes(rejected: np.ndarray, folder: Path) -> np.ndarray:
+    """Which codes of the target the model of the catalogue rejects: those whose last bit is one."""
+    model = load(folder / "model.bh")
+    model.code_rejectors_ = {"target": Rejector(np.eye(12)[-1], 0.0, 0.0)}
+    save(model, folder / "model.bh")
+    ones = model.transform(np.load(folder / "target.npy"), "target")[:, -1] > 0
+    assert 0 < ones.sum() < 50
+    assert (ones != rejected).any()  # codes and features can be told apart
+    return ones
+
+
 def asked(client, **form):
     response = client.post(SEARCH, json=form)
     assert response.status_code == 200, response.text
@@ -55,11 +67,35 @@ def test_a_batch_keeps_requests_apart(rejected, serve, folder):
         for i in range(0, 20, 2)
     ]
     results = catalogue.search([*queries, SearchQuery("ids", np.arange(3), "source", 3)])
-    assert results[-1].rejected is None
+    assert results[-1].rejected is None  # the source is searched
     for i, result in zip(range(0, 20, 2), results[:-1], strict=True):
         np.testing.assert_array_equal(result.rejected, rejected[i : i + 2])
         empty = result.rejected if i % 3 == 0 else np.zeros(2, bool)
         np.testing.assert_array_equal((result.ids < 0).all(axis=1), empty)
+
+
+def test_codes_and_ids_are_rejected_by_their_codes(rejected_codes, serve, folder):
+    client, codes = serve(), HammingIndex.load(folder / "sketches.bhi").get(range(50)).codes
+    texts = [code.tobytes().hex() for code in codes]
+    forms = ({"codes": texts}, {"ids": [*range(50)], "domain": "target"})
+    for form in forms:
+        every, some = asked(client, **form, k=3), asked(client, **form, k=3, reject=True)
+        assert [result["rejected"] for result in every] == rejected_codes.tolist()
+        for full, result in zip(every, some, strict=True):
+            assert len(full["hits"]) == 3
+            assert result == ({**full, "hits": []} if full["rejected"] else full)
+
+
+def test_features_and_codes_in_one_batch_have_rejectors_of_their_own(
+    rejected, rejected_codes, serve, folder
+):
+    catalogue, X = serve().workers.catalogues["photos"], np.load(folder / "target.npy")
+    codes = load(folder / "model.bh").encode(X, "target")
+    by_features, by_codes = catalogue.search(
+        [SearchQuery("features", X, "target", 3), SearchQuery("codes", codes, "target", 3)]
+    )
+    np.testing.assert_array_equal(by_features.rejected, rejected)
+    np.testing.assert_array_equal(by_codes.rejected, rejected_codes)
 
 
 def test_arrays_have_no_items_for_rejected_queries(rejected, serve, folder):
@@ -86,11 +122,20 @@ def test_text_ids_can_be_left_out(rejected, serve, folder):
     assert [not result["hits"] for result in results] == rejected.tolist()
 
 
-def test_what_is_not_known_is_null(rejected, serve, folder):
+def test_a_model_of_an_earlier_version_needs_features(rejected, serve):
+    client, form = serve(), {"codes": ["0" * 4]}
+    assert asked(client, **form)[0]["rejected"] is None
+    refused = client.post(SEARCH, json={**form, "reject": True})
+    assert (refused.status_code, refused.json()["field"]) == (422, "reject")
+    assert "needs features, not codes" in refused.json()["detail"]
+
+
+def test_what_is_not_known_is_null(rejected_codes, serve, folder):
     client, code = serve(), "0" * 4
     forms = (
-        {"codes": [code]},
-        {"ids": [1], "domain": "target"},
+        {"codes": [code], "in_domain": "target"},
+        {"codes": [code], "domain": "source"},
+        {"ids": [1]},
         {"features": np.load(folder / "source.npy")[:1].tolist(), "domain": "source"},
         {"features": np.load(folder / "target.npy")[:1].tolist(), "in_domain": "target"},
     )

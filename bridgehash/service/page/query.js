@@ -60,7 +60,7 @@ async function searchImage(api, base, file, rank, options, signal) {
   const [bits] = (await api.post(base, { codes: [weights.code], ...options }, signal)).results;
   const name = rank === "bits" ? "weights" : "bits";
   const found = { bits, weights };
-  const { rejected } = weights; // known from the features only
+  const { rejected } = weights; // features say more than the code
   return { ...found[rank], rejected, other: { name, ids: found[name].hits.map((hit) => hit.id) } };
 }
 

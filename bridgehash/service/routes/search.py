@@ -97,8 +97,9 @@ async def search(
     With features, items are ranked by (score, id), and `score` is part of each hit. With codes or
     ids, or with `rank` set to `hamming`, they are ranked by (distance, id).
 
-    With features, `rejected` says whether a query seems to have no counterpart in the index, if the
-    model can tell. With `reject` set to true, rejected queries have no hits.
+    `rejected` says whether a query seems to have no counterpart in the index, if the model can
+    tell; with features it is more often right. With `reject` set to true, rejected queries have no
+    hits.
 
     With `Accept: application/x-npy` the response is an array of (id, distance), or of (id,
     distance, score), one row per query. If there are fewer than k items, the remaining ids are -1,
@@ -140,7 +141,7 @@ async def search_image(
     _check_k(workers.settings.limits, 1, k)
     wanted = common.make_filter(tags, match, in_domain)
     if reject:
-        _check_rejects(catalogue, domain, wanted)
+        _check_rejects(catalogue, "features", domain, wanted)
     _, body = await common.read_body(request, *_IMAGES)
     reserve = common.held_memory(request).reserve
     pixels = await workers.sandbox.decode(body, reader.name, reserve)
@@ -168,9 +169,7 @@ def _parse_query(
     wanted = common.make_filter(form.tags, form.match, form.in_domain)
     weighted = content == "features" and _is_weighted(catalogue, name, form.rank)
     if form.reject:
-        if content != "features":
-            raise RequestError(422, f"needs features, not {content}", "reject")
-        _check_rejects(catalogue, name, wanted)
+        _check_rejects(catalogue, content, name, wanted)
     return SearchQuery(content, rows, name, form.k, wanted, weighted, form.reject)
 
 
@@ -184,16 +183,22 @@ def _is_weighted(catalogue: Catalogue, domain: str, rank: schemas.Rank) -> bool:
     raise RequestError(422, f"{problem}index; fit it again, or rank by hamming", "rank")
 
 
-def _check_rejects(catalogue: Catalogue, domain: str, wanted: ItemFilter | None) -> None:
+def _check_rejects(
+    catalogue: Catalogue, content: str, domain: str, wanted: ItemFilter | None
+) -> None:
     """Refuse to reject queries if the model cannot tell which ones have no counterpart."""
-    if catalogue.can_reject(domain, wanted):
+    if catalogue.can_reject(content, domain, wanted):
         return
-    problem = (
-        f"this model cannot tell which queries of {domain!r} have no counterpart; fit "
-        "ATH.propagated with labels of the other domain, in one feature space"
-        if catalogue.domains[domain].rejector is None
-        else f"items of {domain!r} itself are searched; search those of another domain"
-    )
+    chosen = catalogue.domains[domain]
+    if chosen.rejector_of(content) is not None:
+        problem = f"items of {domain!r} itself are searched; search those of another domain"
+    elif chosen.rejector is not None:
+        problem = f"this model needs features, not {content}: an earlier version fitted it"
+    else:
+        problem = (
+            f"this model cannot tell which queries of {domain!r} have no counterpart; fit "
+            "ATH.propagated with labels of the other domain, in one feature space"
+        )
     raise RequestError(422, problem, "reject")
 
 
