@@ -30,7 +30,7 @@ from .class_codes import signs
 from .features import features_of, same_space
 from .frozen import Frozen, FrozenInput
 from .memory import check_in_blocks, plan_memory
-from .presets import part, preset
+from .presets import BOTH_WAYS, part, preset
 from .problem import Problem, begun, chosen_lam, comparable
 from .propagation import Projecting
 from .solver import Solution
@@ -212,7 +212,8 @@ def _bridged(ath: Any, data: TrainingData, rng: np.random.RandomState) -> Projec
     swapped = complete[1] and not complete[0]
     if swapped:
         data = TrainingData(data.X_target, data.X_source, data.y_target)
-    parameters = {"random_state": rng, "unit_rows": ath.unit_rows}
+    # All rows take part: which ones have no counterpart is tested after this fit.
+    parameters = {"random_state": rng, "unit_rows": ath.unit_rows, "bipartite": BOTH_WAYS}
     chosen = preset("semi_supervised" if any(complete) else "unsupervised", parameters)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
