@@ -26,6 +26,7 @@ from ..models.decoder import with_decoders, with_words
 from ..models.training import Inputs
 from ..neighbors.graphs import Graph, on_host
 from ..streaming.blocks import column_names
+from .abstaining import warn_of_abstaining
 from .checks import checked_inputs
 from .class_codes import ClassCodes
 from .fit import RuntimeOptions, learn, open_domains
@@ -163,7 +164,8 @@ class ATH(BaseTransferHasher):
     private_classes_ : dict of lists
         Classes that no other domain has, by domain. Not saved.
     new_share_ : dict of float
-        Share of the training rows that resemble no class of the other domain, by domain. Not saved.
+        Share of the training rows that resemble no class of the other domain, by domain; without
+        labels, of the rows that abstain. Not saved.
     rejectors_ : dict of Rejector, or None
         What tells rows without a counterpart, by domain, if it was tested: see `rejection_score`.
     code_space_ : str or None
@@ -424,6 +426,10 @@ class ATH(BaseTransferHasher):
         self.shared_classes_ = None if found is None else found.shared
         self.private_classes_ = {} if found is None else found.private
         self.new_share_ = {} if found is None else found.new
+        if result.compared is not None:
+            shares = [each.abstaining for each in result.compared]
+            self.new_share_ = dict(zip(inputs.names, shares, strict=True))
+            warn_of_abstaining(self.new_share_)
         self.rejectors_ = rejectors(result.completed) or None
         self._keep_words()
         self.code_space_ = adopted_space(frozen)

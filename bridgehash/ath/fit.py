@@ -26,6 +26,7 @@ from ..models.encoder import LinearEncoder
 from ..models.training import TWO, Domains, Inputs, TrainingData, check_rows
 from ..streaming.blocks import BLOCK_BYTES, CACHE_BYTES, Blocks, as_blocks
 from ..streaming.mappers import cluster_mapper
+from .abstaining import Comparison, compared
 from .class_codes import signs
 from .features import features_of, same_space
 from .frozen import Frozen, FrozenInput
@@ -58,6 +59,7 @@ class FitResult:
     agreement: float | None
     objective: NDArray[np.void]  # one record per iteration
     completed: Domains  # with the labels and pairs that were estimated
+    compared: tuple[Comparison, ...] | None  # of two domains, if rows may abstain
 
 
 def open_domains(
@@ -147,7 +149,10 @@ def learn(
     codes = solution.B
     if problem.centre is not None:
         codes = [B + problem.centre for B in codes]
-    return FitResult(encoders, codes, solution, problem.start.agreement, record, data)
+    found = None
+    if n == 2 and problem.may_abstain(0, 1):
+        found = compared(*problem.start.H)
+    return FitResult(encoders, codes, solution, problem.start.agreement, record, data, found)
 
 
 def _frozen(frozen: Mapping[int, FrozenInput], data: Domains) -> dict[int, Frozen]:
