@@ -90,6 +90,17 @@ def test_the_graph_is_that_of_the_rows_that_take_part(both_ways, metric):
     assert graph.penalty == pytest.approx(expected.penalty)
 
 
+def test_arrays_of_another_library_give_the_same_graph():
+    strict = pytest.importorskip("array_api_strict")
+    X_s, _, X_t, _ = task("universal")
+    rule = AdaptiveBipartite(5, metric="cosine", both_ways=True, abstaining=True)
+    data = TrainingData(X_s, X_t)
+    here = rule.rule(data)(X_s, X_t)
+    there = rule.rule(data)(strict.asarray(X_s), strict.asarray(X_t))
+    np.testing.assert_allclose(there.matrix.toarray(), here.matrix.toarray())
+    np.testing.assert_array_equal(np.asarray(there.degrees), here.degrees)
+
+
 def test_the_first_projections_decide():
     X_s, _, X_t, _ = task("partial")
     rule = AdaptiveBipartite(abstaining=True).rule(TrainingData(X_s, X_t))
