@@ -19,7 +19,6 @@ from .._core.progress import progress
 from ..models.training import Domains
 from ..neighbors.graphs import Graph, NoGraph
 from ..streaming.mappers import use_mapper
-from .abstaining import taking_part
 from .class_codes import BalancedCodes, Codes, limits
 from .features import Features, centre_of, has_joint_mean, same_space
 from .frozen import Frozen, FrozenCodes
@@ -363,20 +362,12 @@ def chosen_lam(problem: Problem) -> float:
         hub=None,
         start=FirstProjections(H, [None, None], {}),
     )
-    Z_s, Z_t = few[0].Z, few[1].Z
-    if smaller.may_abstain(0, 1):  # rows that abstain reach arbitrary rows
-        kept = taking_part(*H)
-        if not kept.all:
-            Z_s, Z_t = (
-                take_rows(Z, np.flatnonzero(taking))
-                for Z, taking in zip((Z_s, Z_t), kept, strict=True)
-            )
     with use_mapper(None):  # too small to be worth a cluster
         run = smaller.solver()
-        consistency = CycleConsistency(Z_s, Z_t)
+        consistency = CycleConsistency(few[0].Z, few[1].Z)
 
         def score(lam: float) -> float:
             A_s, A_t = run(lam).A
-            return consistency(product(Z_s, A_s), product(Z_t, A_t))
+            return consistency(product(few[0].Z, A_s), product(few[1].Z, A_t))
 
         return best_lam(score)
