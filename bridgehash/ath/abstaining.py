@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 from .._core.arrays import take_rows, to_numpy
 from .._core.errors import CounterpartWarning
 from .._core.linalg import Array, rows_by_norm, unit_rows
+from ..models.rejector import Rejector
 from ..neighbors.search import nearest, nearest_others, without_self
 from .likeness import N_NEIGHBORS, averaged
 from .private import two_groups
@@ -46,11 +47,17 @@ class Comparison(NamedTuple):
         """Share of the rows that abstain."""
         return 0.0 if self.limit is None else float((self.shares < self.limit).mean())
 
-    @property
-    def unlikeness(self) -> Array:
-        """0: rows come back as those with a counterpart, or half of all rows, do; 1: not at all."""
-        usual = self.shares if self.limit is None else self.shares[self.shares >= self.limit]
-        return 1.0 - self.shares / max(float(np.median(usual)), _TINY)
+    def rejector(self, X: Array) -> Rejector | None:
+        """Learn from the rows of the domain which ones have no counterpart; None if none abstains.
+
+        Its score is about 0 for rows that come back as those with a counterpart do, and 1 for rows
+        that do not come back.
+        """
+        if self.limit is None:
+            return None
+        usual = max(float(np.median(self.shares[self.shares >= self.limit])), _TINY)
+        unlikeness = 1.0 - self.shares / usual
+        return Rejector.learned(take_rows(X, self.rows), unlikeness, 1.0 - self.limit / usual)
 
 
 class TakingPart(NamedTuple):

@@ -430,7 +430,7 @@ class ATH(BaseTransferHasher):
             shares = [each.abstaining for each in result.compared]
             self.new_share_ = dict(zip(inputs.names, shares, strict=True))
             warn_of_abstaining(self.new_share_)
-        self.rejectors_ = rejectors(result.completed) or None
+        self.rejectors_ = (rejectors(result.completed) | result.rejectors) or None
         self._keep_words()
         self.code_space_ = adopted_space(frozen)
         self.bipartite_graph_: Graph = on_host(result.solution.W[0])

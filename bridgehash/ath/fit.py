@@ -19,10 +19,11 @@ from sklearn.utils.validation import check_random_state
 
 from .._core.arrays import array_namespace, empty_on, like
 from .._core.errors import InputError
-from .._core.linalg import Array
+from .._core.linalg import Array, in_memory
 from .._core.progress import requested
 from .._core.validation import Flag, Rules, Size
 from ..models.encoder import LinearEncoder
+from ..models.rejector import Rejector
 from ..models.training import TWO, Domains, Inputs, TrainingData, check_rows
 from ..streaming.blocks import BLOCK_BYTES, CACHE_BYTES, Blocks, as_blocks
 from ..streaming.mappers import cluster_mapper
@@ -60,6 +61,18 @@ class FitResult:
     objective: NDArray[np.void]  # one record per iteration
     completed: Domains  # with the labels and pairs that were estimated
     compared: tuple[Comparison, ...] | None  # of two domains, if rows may abstain
+
+    @property
+    def rejectors(self) -> dict[str, Rejector]:
+        """What tells rows without a counterpart, for domains in memory with rows that abstain."""
+        learned = {
+            name: found.rejector(X)
+            for name, X, found in zip(
+                self.completed.names, self.completed.X, self.compared or (), strict=False
+            )
+            if in_memory(X)
+        }
+        return {name: rejector for name, rejector in learned.items() if rejector is not None}
 
 
 def open_domains(

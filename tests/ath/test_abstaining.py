@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from bridgehash import ATH, AdaptiveBipartite, CounterpartWarning, TrainingData
+from bridgehash import ATH, AdaptiveBipartite, CounterpartWarning, TrainingData, load
 from bridgehash.ath import abstaining
 from bridgehash.ath.abstaining import coming_back, compared, taking_part
 
@@ -135,6 +135,18 @@ def test_rows_that_abstain_are_told_and_have_no_partner():
     private = ~np.isin(y_s, y_t)
     assert ((model.bipartite_graph_.degrees == 0) == private).mean() > 0.97
     assert fit("partial", bipartite__abstaining=False).bipartite_graph_.degrees.min() == 1.0
+
+
+def test_queries_of_a_domain_with_rows_that_abstain_are_rejected(tmp_path):
+    with pytest.warns(CounterpartWarning, match="38% of the rows of target"):
+        model = fit("open")
+    assert set(model.rejectors_) == {"target"}
+    X, y = clouds(range(8), n=20, seed=2, shift=0.6)
+    assert (model.rejects(X, "target") == (y >= 5)).mean() > 0.95
+    model.save(tmp_path / "model.bh")
+    again = load(tmp_path / "model.bh")
+    np.testing.assert_array_equal(again.rejection_score(X), model.rejection_score(X))
+    assert fit("closed").rejectors_ is None
 
 
 def test_no_row_abstains_if_the_features_are_not_the_same():
