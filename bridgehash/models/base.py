@@ -261,7 +261,7 @@ class BaseTransferHasher(SaveMixin, BaseEstimator, ABC):
 
         About 0 for rows as like a class of the others as rows usually are, about 1 for rows that
         are like none. `ATH.propagated` learns it if the other domain has labels of all rows and the
-        same features.
+        same features, `ATH.unsupervised` for a domain with rows that abstain.
         """
         return self._rejector(domain).scores(self.encoder(domain)._checked(X))
 
