@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 
-from .._core.arrays import array_namespace, row_squares, take_rows
+from .._core.arrays import array_namespace, like, row_squares, take_rows
 from .._core.errors import InputError
 from .._core.linalg import Array, unit_rows
 from .._core.validation import Flag, OneOf, Range, Rules
@@ -23,6 +23,7 @@ from ..models.contents import Contents, Given
 from ..models.training import TrainingData
 from ..neighbors.graphs import Graph, SparseGraph, from_rows, label_graph, row_shares
 from ..neighbors.search import N_PROBE, NProbe, find_neighbors
+from .abstaining import TakingPart, taking_part
 from .steps import graph_gamma, graph_step, simplex_projection
 
 Rule = Callable[[Array, Array], Graph]
@@ -48,6 +49,10 @@ class AdaptiveBipartite(BaseEstimator):
         None compares all pairs of rows. A number searches this many cells of an inverted file.
         "auto" compares all pairs up to 2.5e9 of them, and otherwise chooses a number of cells that
         finds 90 % of the nearest targets.
+    abstaining : bool, default=False
+        True: rows of either domain take no part if the first projections say clearly that the
+        other domain has none like them, see `ath.abstaining`. Their degree is zero. If that is not
+        clear, all rows take part.
     """
 
     for_any_rows = True
@@ -56,6 +61,7 @@ class AdaptiveBipartite(BaseEstimator):
         "gamma": OneOf(("row", "mean")),
         "metric": OneOf(("euclidean", "cosine")),
         "both_ways": Flag(),
+        "abstaining": Flag(),
         "n_probe": N_PROBE,
     }
 
@@ -66,32 +72,52 @@ class AdaptiveBipartite(BaseEstimator):
         metric: Literal["euclidean", "cosine"] = "euclidean",
         both_ways: bool = False,
         n_probe: NProbe = "auto",
+        abstaining: bool = False,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.gamma = gamma
         self.metric = metric
         self.both_ways = both_ways
         self.n_probe = n_probe
+        self.abstaining = abstaining
 
     def rule(self, data: TrainingData) -> Rule:
-        """Return the W-step; labels are ignored."""
-        return self._learn
+        """Return the W-step; labels are ignored.
 
-    def _learn(self, H_s: Array, H_t: Array) -> Graph:
+        The first projections decide which rows abstain.
+        """
+        if not self.abstaining:
+            return self._learn
+        decided: list[TakingPart] = []
+
+        def learn(H_s: Array, H_t: Array) -> Graph:
+            if not decided:
+                decided.append(taking_part(H_s, H_t))
+            return self._learn(H_s, H_t, None if decided[0].all else decided[0])
+
+        return learn
+
+    def _learn(self, H_s: Array, H_t: Array, part: TakingPart | None = None) -> Graph:
         if self.metric == "cosine":
             H_s, H_t = unit_rows(H_s), unit_rows(H_t)
-        W, penalty = self._choices(H_s, H_t)
+        W, penalty = self._choices(H_s, H_t, part)
         if self.both_ways:
-            W = row_shares(W, self._choices(H_t, H_s)[0])
+            back = None if part is None else TakingPart(part.target, part.source)
+            W = row_shares(W, self._choices(H_t, H_s, back)[0])
         if self.both_ways or self.metric != "euclidean":
             penalty = 0.0  # W is not the minimiser of Eq. 6, so its γ has no place in the objective
-        ones = array_namespace(H_s).ones_like(H_s[:, 0])
-        return SparseGraph(W, degrees=ones, penalty=penalty)
+        degrees = array_namespace(H_s).ones_like(H_s[:, 0])
+        if part is not None:
+            degrees = like(part.source, H_s, H_s.dtype)
+        return SparseGraph(W, degrees=degrees, penalty=penalty)
 
-    def _choices(self, H_s: Array, H_t: Array) -> tuple[Any, float]:
+    def _choices(self, H_s: Array, H_t: Array, part: TakingPart | None = None) -> tuple[Any, float]:
         """Return the weights of the nearest targets of each source row, and Σ γ_i ‖w_i‖² / λ."""
         xp, n_t = array_namespace(H_t), H_t.shape[0]
-        eta = min(self.n_neighbors, n_t - 1)
+        candidates = None if part is None else np.flatnonzero(part.target)
+        if candidates is not None:
+            H_t = take_rows(H_t, candidates)
+        eta = min(self.n_neighbors, H_t.shape[0] - 1)
         F, columns = find_neighbors(H_s, H_t, eta + 1, self.n_probe)
         gamma = graph_gamma(F)
         if self.gamma == "mean":
@@ -99,6 +125,9 @@ class AdaptiveBipartite(BaseEstimator):
             weights = _spread(F[:, :eta], float(gamma[0]))
         else:
             weights = graph_step(F)
+        if part is not None and candidates is not None:
+            weights = like(part.source, weights, weights.dtype)[:, None] * weights
+            columns = like(candidates, columns)[columns]
         penalty = float(xp.sum(gamma * xp.sum(weights**2, axis=1)))
         return from_rows(weights, columns[:, :eta], n_t), penalty
 

@@ -23,12 +23,13 @@ from ..models.base import About, BaseTransferHasher
 from ..models.bridge_report import report_of, warn_of_bridge
 from ..models.contents import Contents, Digest, Entries, Maybe, Named, Number, Values
 from ..models.decoder import with_decoders, with_words
-from ..models.training import Domains, Inputs
+from ..models.training import Inputs
 from ..neighbors.graphs import Graph, on_host
 from ..streaming.blocks import column_names
+from .abstaining import warn_of_abstaining
 from .checks import checked_inputs
 from .class_codes import ClassCodes
-from .fit import RuntimeOptions, learn, open_domains
+from .fit import FitResult, RuntimeOptions, learn, open_domains
 from .frozen import frozen_inputs
 from .joining import (
     adopted_space,
@@ -40,7 +41,7 @@ from .joining import (
 )
 from .partial import RowSums, add_rows, begin_sums, check_settings
 from .presets import NAMED_PARTS, PRESETS, Published, part, preset
-from .private import Counterparts, rejectors, warn_of_private
+from .private import Counterparts, warn_of_private
 
 
 class ATHParameters(TypedDict, total=False):
@@ -163,7 +164,8 @@ class ATH(BaseTransferHasher):
     private_classes_ : dict of lists
         Classes that no other domain has, by domain. Not saved.
     new_share_ : dict of float
-        Share of the training rows that resemble no class of the other domain, by domain. Not saved.
+        Share of the training rows that resemble no class of the other domain, by domain; without
+        labels, of the rows that abstain. Not saved.
     rejectors_ : dict of Rejector, or None
         What tells rows without a counterpart, by domain, if it was tested: see `rejection_score`.
     code_rejectors_ : dict of Rejector, or None
@@ -427,7 +429,11 @@ class ATH(BaseTransferHasher):
         self.shared_classes_ = None if found is None else found.shared
         self.private_classes_ = {} if found is None else found.private
         self.new_share_ = {} if found is None else found.new
-        self._keep_rejectors(result.completed, dict(zip(data.names, data.X, strict=True)))
+        if result.compared is not None:
+            shares = [each.abstaining for each in result.compared]
+            self.new_share_ = dict(zip(inputs.names, shares, strict=True))
+            warn_of_abstaining(self.new_share_)
+        self._keep_rejectors(result, dict(zip(data.names, data.X, strict=True)))
         self._keep_words()
         self.code_space_ = adopted_space(frozen)
         self.bipartite_graph_: Graph = on_host(result.solution.W[0])
@@ -579,13 +585,12 @@ class ATH(BaseTransferHasher):
         self.bridge_report_ = joined.bridge_report_
         return self
 
-    def _keep_rejectors(self, completed: Domains, rows: Mapping[str, Any]) -> None:
+    def _keep_rejectors(self, result: FitResult, rows: Mapping[str, Any]) -> None:
         """Learn which rows, and which codes, of the tested domains have no counterpart."""
-        tested = [completed.names[k] for k in completed.private]
-        X = {name: rows[name] for name in tested if name in self.encoders_}
+        X = {name: rows[name] for name in result.tested if name in self.encoders_}
         codes = {name: self.transform(each, name) for name, each in X.items()}
-        self.rejectors_ = rejectors(completed, X) or None
-        self.code_rejectors_ = rejectors(completed, codes) or None
+        self.rejectors_ = result.rejectors(X) or None
+        self.code_rejectors_ = result.rejectors(codes) or None
 
     def _keep_words(self) -> None:
         """Let the weights of queries lean to the words of the classes, if codes are words."""

@@ -19,18 +19,21 @@ from sklearn.utils.validation import check_random_state
 
 from .._core.arrays import array_namespace, empty_on, like
 from .._core.errors import InputError
-from .._core.linalg import Array
+from .._core.linalg import Array, in_memory
 from .._core.progress import requested
 from .._core.validation import Flag, Rules, Size
 from ..models.encoder import LinearEncoder
+from ..models.rejector import Rejector
 from ..models.training import TWO, Domains, Inputs, TrainingData, check_rows
 from ..streaming.blocks import BLOCK_BYTES, CACHE_BYTES, Blocks, as_blocks
 from ..streaming.mappers import cluster_mapper
+from .abstaining import Comparison, compared
 from .class_codes import signs
 from .features import features_of, same_space
 from .frozen import Frozen, FrozenInput
 from .memory import check_in_blocks, plan_memory
-from .presets import part, preset
+from .presets import BOTH_WAYS, part, preset
+from .private import rejectors
 from .problem import Problem, begun, chosen_lam, comparable
 from .propagation import Projecting
 from .solver import Solution
@@ -58,6 +61,29 @@ class FitResult:
     agreement: float | None
     objective: NDArray[np.void]  # one record per iteration
     completed: Domains  # with the labels and pairs that were estimated
+    compared: tuple[Comparison, ...] | None  # of two domains, if rows may abstain
+
+    @property
+    def tested(self) -> list[str]:
+        """Domains in memory of which it is known, or was tested, which rows have no counterpart."""
+        names, found = self.completed.names, self.compared or ()
+        abstaining = [k for k, each in enumerate(found) if each.limit is not None]
+        known = {*self.completed.private, *abstaining}
+        return [names[k] for k in sorted(known) if in_memory(self.completed.X[k])]
+
+    def rejectors(self, rows: Mapping[str, Any]) -> dict[str, Rejector]:
+        """Learn what tells rows without a counterpart.
+
+        Parameters
+        ----------
+        rows : mapping from names of tested domains to arrays of shape (n, d)
+            What a rejector sees of the training rows: their features, or their codes.
+        """
+        learned = rejectors(self.completed, rows)
+        for name, found in zip(self.completed.names, self.compared or (), strict=False):
+            if name in rows and (rejector := found.rejector(rows[name])) is not None:
+                learned[name] = rejector
+        return learned
 
 
 def open_domains(
@@ -147,7 +173,10 @@ def learn(
     codes = solution.B
     if problem.centre is not None:
         codes = [B + problem.centre for B in codes]
-    return FitResult(encoders, codes, solution, problem.start.agreement, record, data)
+    found = None
+    if n == 2 and problem.may_abstain(0, 1):
+        found = compared(*problem.start.H)
+    return FitResult(encoders, codes, solution, problem.start.agreement, record, data, found)
 
 
 def _frozen(frozen: Mapping[int, FrozenInput], data: Domains) -> dict[int, Frozen]:
@@ -212,7 +241,8 @@ def _bridged(ath: Any, data: TrainingData, rng: np.random.RandomState) -> Projec
     swapped = complete[1] and not complete[0]
     if swapped:
         data = TrainingData(data.X_target, data.X_source, data.y_target)
-    parameters = {"random_state": rng, "unit_rows": ath.unit_rows}
+    # All rows take part: which ones have no counterpart is tested after this fit.
+    parameters = {"random_state": rng, "unit_rows": ath.unit_rows, "bipartite": BOTH_WAYS}
     chosen = preset("semi_supervised" if any(complete) else "unsupervised", parameters)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -62,7 +62,7 @@ _WORDS = {  # T1 alone: the words connect the domains
     "start": LabelStart(rotation="itq"),
 }
 _MUTUAL = KNNGraph(n_neighbors="auto", mutual=True)
-_BOTH_WAYS = AdaptiveBipartite(metric="cosine", both_ways=True)
+BOTH_WAYS = AdaptiveBipartite(metric="cosine", both_ways=True)
 _LEARNED = {"source_graph": "knn", "target_graph": "knn", "bipartite": "adaptive"}
 _PRINTED = {
     "start": "pca",
@@ -77,7 +77,7 @@ PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
         **_constants(1.0, 1.0, 1e-3, 1e-1, "auto"),
         "source_graph": _MUTUAL,
         "target_graph": _MUTUAL,
-        "bipartite": _BOTH_WAYS,
+        "bipartite": AdaptiveBipartite(metric="cosine", both_ways=True, abstaining=True),
         "codes": BalancedCodes(decorrelation=0.15),
         "start_scale": 10.0,
         "tol": 1e-4,
@@ -86,7 +86,7 @@ PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
         **_constants(1.0, 1.0, 1.0, 1e-1, "auto"),
         "source_graph": LabelGraph(normalize=True),
         "target_graph": _MUTUAL,
-        "bipartite": _BOTH_WAYS,
+        "bipartite": BOTH_WAYS,
         "codes": BalancedCodes(decorrelation=0.15),
         "start_scale": 10.0,
         "tol": 1e-4,

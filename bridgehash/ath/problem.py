@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from .._core.arrays import column_means, like, take_rows
 from .._core.errors import InputError
@@ -65,7 +66,7 @@ class Problem:
             codes = FrozenCodes(codes, data.codes, self.centre)
         domains = [self._domain(k, codes.weights[k]) for k in range(n)]
         bridges = [
-            Bridge(i, j, part(ath, "bipartite").rule(data.two(i, j)), self.start.W.get((i, j)))
+            Bridge(i, j, self._bipartite(i, j).rule(data.two(i, j)), self.start.W.get((i, j)))
             for i, j in self._bridged()
         ]
         if ath.ridge_towards == "start":
@@ -116,6 +117,21 @@ class Problem:
         if not isinstance(rule, BalancedCodes):
             return self.centre
         return -limits(product(self.features[k].Z, A), rule.shares(self.data))
+
+    def may_abstain(self, i: int, j: int) -> bool:
+        """Whether rows of two domains may abstain: only if their features mean the same."""
+        ath, spaces = self.ath, self.data.spaces
+        if not getattr(part(ath, "bipartite"), "abstaining", False):
+            return False
+        if ath.feature_space != "auto":
+            return bool(ath.feature_space == "same")
+        return not spaces or spaces[i] == spaces[j]
+
+    def _bipartite(self, i: int, j: int) -> Any:
+        bipartite = part(self.ath, "bipartite")
+        if getattr(bipartite, "abstaining", False) and not self.may_abstain(i, j):
+            return clone(bipartite).set_params(abstaining=False)
+        return bipartite
 
     def _role(self, k: int) -> str:
         """Which parameters a domain has: those of the source, or those of the target."""

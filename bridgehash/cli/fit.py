@@ -474,9 +474,12 @@ def _counterparts(
     """Return what the domains have in common, if that was tested or all of them have labels."""
     shared = getattr(hasher, "shared_classes_", None)
     tested = hasher.rejectors_ or {}
-    if shared is None or not (tested or len(labelled) == len(domains)):
-        return []
     private, new = getattr(hasher, "private_classes_", {}), getattr(hasher, "new_share_", {})
+    if shared is None:
+        alone = [f"{100 * share:.0f} % of {name} have none" for name, share in new.items() if share]
+        return [("counterparts", "; ".join(alone))] if alone else []
+    if not (tested or len(labelled) == len(domains)):
+        return []
     if not tested and not any(private.values()):
         return []  # the line `classes` says that
     if len(domains) == 2:

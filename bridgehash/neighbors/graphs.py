@@ -81,8 +81,13 @@ def joined(columns: Any, edge: Any, *, mutual: bool, kind: Any) -> Any:
     return (near.minimum if mutual else near.maximum)(near.T).tocsr()
 
 
+_SMALLEST_SUM = 1e-30  # of the weights of a row that is divided by it
+
+
 def row_shares(A: Any, B: Any) -> Any:
     """Return A + Bᵀ with each row divided by its sum, for matrices made by `from_rows`.
+
+    A row without weights stays so.
 
     >>> A, B = csr_array([[1.0, 0.0]]), csr_array([[1.0], [1.0]])
     >>> row_shares(A, B).toarray()
@@ -93,7 +98,8 @@ def row_shares(A: Any, B: Any) -> Any:
 
         return sparse.row_shares(A, B)
     total = (A + B.T).tocsr()
-    total.data /= np.repeat(np.asarray(total.sum(axis=1)).ravel(), np.diff(total.indptr))
+    sums = np.maximum(np.asarray(total.sum(axis=1)).ravel(), _SMALLEST_SUM)
+    total.data /= np.repeat(sums, np.diff(total.indptr))
     return total
 
 

@@ -196,6 +196,8 @@ class Fitted:
         (Fitted([0, 1], {"s": [], "t": []}, {"s": 0.0, "t": 0.0}), ["s", "t"], None),
         (Fitted([0, 1], {"s": [2], "t": []}, {"s": 0.0, "t": 0.0}), ["s"], None),
         (Fitted(None, {}, {}), ["s"], None),
+        (Fitted(None, {}, {"s": 0.502, "t": 0.0}), [], "50 % of s have none"),
+        (Fitted(None, {}, {"s": 0.0, "t": 0.0}), [], None),
     ],
 )
 def test_the_summary_names_classes_without_a_counterpart(

@@ -141,7 +141,7 @@ def row_shares(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
     weights = torch.cat([A.weights, B.weights])[order]
     ends = torch.arange(A.shape[0] + 1, dtype=rows.dtype, device=rows.device)
     total = SparseMatrix(torch.searchsorted(rows, ends), columns, weights, A.shape)
-    total.weights = weights / total.row_sums()[rows.long()]
+    total.weights = weights / total.row_sums().clamp(min=1e-30)[rows.long()]  # or stays zero
     return total
 
 

@@ -163,13 +163,14 @@ def test_row_shares_are_those_of_scipy(device, rng):
     n, m, k = 300, 200, 7
     A, B = rng.random((n, k)), rng.random((m, k))
     to_m, to_n = (rng.integers(0, width, size=(rows, k)) for rows, width in ((n, m), (m, n)))
+    A[5], to_n[to_n == 5] = 0.0, 6  # a row without weights
     expected = row_shares(from_rows(A, to_m, m), from_rows(B, to_n, n)).toarray()
     tensors = [torch.tensor(x, device=device) for x in (A, to_m, B, to_n)]
     W = SparseMatrix.from_rows(*tensors[:2], m)
     V = SparseMatrix.from_rows(*tensors[2:], n)
     shares = sparse_row_shares(W, V)
     np.testing.assert_allclose(shares.to_scipy().toarray(), expected, rtol=1e-12)
-    np.testing.assert_allclose(shares.row_sums().cpu(), 1.0)
+    np.testing.assert_allclose(shares.row_sums().cpu(), np.arange(n) != 5)
 
 
 def test_a_row_that_names_itself_is_joined_to_itself(device):
