@@ -250,8 +250,15 @@ def test_a_map_without_its_basis_gives_the_same_projections():
 # --- ATH.paired
 
 
-@pytest.mark.parametrize("n_pairs", [40, 500])
-@pytest.mark.parametrize("all_rows", [False, True])
+@pytest.mark.parametrize(
+    ("n_pairs", "all_rows"),
+    [
+        (40, True),
+        (500, False),
+        pytest.param(40, False, marks=pytest.mark.slow),
+        pytest.param(500, True, marks=pytest.mark.slow),
+    ],
+)
 def test_it_finds_more_neighbours_than_a_ridge_map_or_a_rotation(n_pairs, all_rows):
     scores = np.zeros((2, 3))
     for seed in range(2):
@@ -387,7 +394,8 @@ def test_a_part_that_needs_pairs_asks_for_them(changes, message):
 # --- real rows
 
 
-@pytest.mark.parametrize("all_rows", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("all_rows", [False, True])
 def test_on_photographs_it_beats_both_maps_by_neighbours(data_pack, all_rows):
     data = data_pack("pacs")
     order = np.random.default_rng(0).permutation(len(data["photo_y"]))

@@ -199,7 +199,7 @@ def test_few_labels_of_the_target_are_completed_too():
         ATH.propagated(16, random_state=0).fit(X_t, X_s, y_target=few(y_s, 5))
 
 
-@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("both", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_closed_case_of_few_labels_gives_the_same_codes_as_without_the_test(both):
     X_s, _, X_t, y_t = task("closed")
     y_target = few(y_t, 3, seed=1) if both else None
