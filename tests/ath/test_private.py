@@ -248,6 +248,7 @@ def distance_to_lacking(**parameters):
     return (target[:, None] != source[None]).sum(axis=2).min(axis=1).mean()
 
 
+@pytest.mark.slow
 def test_lacking_classes_stay_away_from_the_codes_of_the_others():
     assert distance_to_lacking() > distance_to_lacking(codes=BalancedCodes()) + 1
 

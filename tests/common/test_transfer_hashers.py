@@ -26,6 +26,14 @@ SHAPES = {
     "fewer rows than features": {"n_s": 13, "n_t": 10, "d_s": 40, "d_t": 30},
 }
 DATA = {name: two_domains(**shape) for name, shape in SHAPES.items()}
+some_shapes = pytest.mark.parametrize(
+    "shape",
+    [
+        "different widths",
+        pytest.param("one width", marks=pytest.mark.slow),
+        pytest.param("fewer rows than features", marks=pytest.mark.slow),
+    ],
+)
 LABELLED = [name for name, method in METHODS.items() if method.labels]
 SMOOTH = [name for name, method in METHODS.items() if not method.rounding_decides]
 
@@ -186,7 +194,10 @@ def test_the_memory_order_of_arrays_does_not_matter(data):
             assert_close(projections(method.fit(fortran), fortran), projections(fitted(name), data))
 
 
-@pytest.mark.parametrize(("shape", "scale"), [("different widths", 1e-3), ("one width", 1e3)])
+@pytest.mark.parametrize(
+    ("shape", "scale"),
+    [("different widths", 1e-3), pytest.param("one width", 1e3, marks=pytest.mark.slow)],
+)
 def test_the_scale_of_the_features_does_not_matter(shape, scale):
     data = DATA[shape]
     scaled = data.each(lambda X: scale * X)
@@ -196,7 +207,7 @@ def test_the_scale_of_the_features_does_not_matter(shape, scale):
             assert (all_bits(model, scaled) != all_bits(fitted(name, shape), data)).mean() <= 0.001
 
 
-@pytest.mark.parametrize("shape", ["different widths", "one width", "fewer rows than features"])
+@some_shapes
 def test_rotating_the_features_changes_no_projection(shape):
     data = DATA[shape]
     d_s, d_t = data.X_source.shape[1], data.X_target.shape[1]
@@ -218,7 +229,7 @@ def test_rotating_the_features_changes_no_projection(shape):
             assert_close(found, projections(fitted(name, shape), data))
 
 
-@pytest.mark.parametrize("shape", ["different widths", "one width", "fewer rows than features"])
+@some_shapes
 def test_the_order_of_samples_changes_no_projection(shape):
     data, rng = DATA[shape], np.random.default_rng(0)
     s, t = rng.permutation(len(data.X_source)), rng.permutation(len(data.X_target))
