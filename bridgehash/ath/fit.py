@@ -65,7 +65,7 @@ class FitResult:
 
     @property
     def tested(self) -> list[str]:
-        """Domains in memory of which it is known, or was tested, which rows have no counterpart."""
+        """Names of the domains in memory for which rejectors can be learned."""
         names, found = self.completed.names, self.compared or ()
         abstaining = [k for k, each in enumerate(found) if each.limit is not None]
         known = {*self.completed.private, *abstaining}

@@ -6,9 +6,8 @@ counterpart" in docs/maths.md.
 
 Rows are new if they resemble no class: their cosines to the nearest class mean, averaged over the
 neighbourhood, fall into two groups that are far apart, or groups of such rows fit the k-NN graph
-better than the labels that propagation gives them (modularity); in this case a bridge tells which
-rows are new. The other rows are then tested for
-classes that they lack: see `lacking`.
+better than the labels that propagation gives them (modularity); then a bridge tells which rows
+these are. The other rows are tested for classes that they lack: see `lacking`.
 """
 
 from __future__ import annotations
@@ -229,7 +228,7 @@ def _likeness_if_new(
     groups = two_groups(relative)
     both = _may_be_new(features.likeness < 0.5) and _may_be_new(relative < groups.limit)
     if groups.high - groups.low > _FAR and both:
-        return relative * (_UNLIKE / groups.limit)
+        return _scaled(relative, groups.limit)
     gains = [_gain(features, bridged, features.likeness < limit) for limit in _LIMITS]
     if max(gains) > _GAIN_OF_ROWS:
         return _by_two_groups(bridged)
@@ -243,7 +242,12 @@ def _likeness_if_new(
 
 def _by_two_groups(space: Space) -> Array:
     """Return the cosines to the nearest class, scaled so that the lower group is new."""
-    return space.best * (_UNLIKE / two_groups(space.best).limit)
+    return _scaled(space.best, two_groups(space.best).limit)
+
+
+def _scaled(values: Array, limit: float) -> Array:
+    """Scale values so that those below the limit are new; their order stays, whatever it is."""
+    return values * (_UNLIKE / max(limit, _TINY))
 
 
 def _may_be_new(rows: NDArray[np.bool_]) -> bool:

@@ -301,7 +301,7 @@ class Propagation(BaseEstimator):
                 return np.zeros((len(here.y), n_classes))
             n_voters, n = self.n_voters, int(known.sum())
             if n <= n_voters and not (here.y >= 0).any():
-                n_voters = n // int(there.present(n_classes).sum())  # all of them give one class
+                n_voters = n // int(there.present(n_classes).sum())  # all of them would vote alike
             return votes(there.unit[known], there.y[known], here.unit, n_voters, n_classes)
         with waiting("match by structure") as reach:
             result = match(there.unit, here.unit, rng, progress=reach)

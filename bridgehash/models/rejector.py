@@ -147,8 +147,8 @@ class RejectionMixin:
         if domain in (self.rejectors_ or {}):
             raise InputError(
                 f"this model cannot tell which codes of {domain!r} have no counterpart, because "
-                "an earlier version fitted it or its codes have changed since; fit it again, or "
-                "give features to rejection_score or rejects",
+                "they have changed since the fit; fit it again, or give features to "
+                "rejection_score or rejects",
                 "domain",
             )
         raise InputError(

@@ -9,7 +9,14 @@ from bridgehash import ATH, CounterpartWarning, InputError, Propagation, load
 from bridgehash._core.linalg import unit_rows
 from bridgehash.ath.class_codes import BalancedCodes
 from bridgehash.ath.likeness import modularity
-from bridgehash.ath.private import Counterparts, Private, _grouped, find_private, two_groups
+from bridgehash.ath.private import (
+    Counterparts,
+    Private,
+    _grouped,
+    _scaled,
+    find_private,
+    two_groups,
+)
 from bridgehash.ath.spreading import Rows, neighbour_graph
 from bridgehash.models.training import Domains
 
@@ -106,6 +113,12 @@ def test_two_groups_are_split_where_the_variance_is_least():
     groups = two_groups(np.r_[high, low])
     assert low.max() < groups.limit < high.min()
     np.testing.assert_allclose([groups.low, groups.high], [low.mean(), high.mean()])
+
+
+@pytest.mark.parametrize("limit", [0.4, 0.0, -0.2])
+def test_scaling_keeps_the_order_of_rows(limit):
+    values = np.array([-0.5, -0.1, 0.3, 0.7])
+    assert (np.diff(_scaled(values, limit)) > 0).all()
 
 
 def test_modularity_is_best_for_the_true_classes():

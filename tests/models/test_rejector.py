@@ -50,10 +50,10 @@ def test_codes_of_another_length_are_refused(model):
         model.code_rejection_score(np.zeros((3, 2)))
 
 
-def test_a_model_of_an_earlier_version_asks_for_features(model, tmp_path):
+def test_a_model_whose_codes_have_changed_asks_for_features(model, tmp_path):
     del model.code_rejectors_
-    save(model, tmp_path / "old.bh")
-    old = load(tmp_path / "old.bh")
+    save(model, tmp_path / "changed.bh")
+    old = load(tmp_path / "changed.bh")
     assert old.rejects(np.eye(5)).tolist() == [True, False, False, False, False]
     with pytest.raises(InputError, match=r"fit it again, or give features to rejection_score"):
         old.rejects_codes(np.zeros((1, 2), np.uint8))

@@ -122,7 +122,7 @@ def test_text_ids_can_be_left_out(rejected, serve, folder):
     assert [not result["hits"] for result in results] == rejected.tolist()
 
 
-def test_a_model_of_an_earlier_version_needs_features(rejected, serve):
+def test_a_model_whose_codes_have_changed_needs_features(rejected, serve):
     client, form = serve(), {"codes": ["0" * 4]}
     assert asked(client, **form)[0]["rejected"] is None
     refused = client.post(SEARCH, json={**form, "reject": True})

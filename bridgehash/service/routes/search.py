@@ -193,7 +193,7 @@ def _check_rejects(
     if chosen.rejector_of(content) is not None:
         problem = f"items of {domain!r} itself are searched; search those of another domain"
     elif chosen.rejector is not None:
-        problem = f"this model needs features, not {content}: an earlier version fitted it"
+        problem = f"this model needs features, not {content}: its codes have changed since the fit"
     else:
         problem = (
             f"this model cannot tell which queries of {domain!r} have no counterpart; fit "
