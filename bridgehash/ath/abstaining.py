@@ -22,8 +22,7 @@ from .._core.errors import CounterpartWarning
 from .._core.linalg import Array, rows_by_norm, unit_rows
 from ..models.rejector import Rejector
 from ..neighbors.search import nearest, nearest_others, without_self
-from .likeness import N_NEIGHBORS, averaged
-from .private import two_groups
+from .likeness import N_NEIGHBORS, averaged, two_groups
 from .spreading import neighbour_graph
 
 _LEAST_ROWS = 100  # per domain; with fewer nothing can be told

@@ -166,6 +166,8 @@ class ATH(BaseTransferHasher):
     new_share_ : dict of float
         Share of the training rows that resemble no class of the other domain, by domain; without
         labels, of the rows that abstain. Not saved.
+    doubtful_domains_ : list of str
+        Domains whose classes may be others: two ways to estimate their labels disagree. Not saved.
     rejectors_ : dict of Rejector, or None
         What tells rows without a counterpart, by domain, if it was tested: see `rejection_score`.
     code_rejectors_ : dict of Rejector, or None
@@ -429,6 +431,7 @@ class ATH(BaseTransferHasher):
         self.shared_classes_ = None if found is None else found.shared
         self.private_classes_ = {} if found is None else found.private
         self.new_share_ = {} if found is None else found.new
+        self.doubtful_domains_ = [] if found is None else found.doubtful
         if result.compared is not None:
             shares = [each.abstaining for each in result.compared]
             self.new_share_ = dict(zip(inputs.names, shares, strict=True))

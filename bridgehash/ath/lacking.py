@@ -14,10 +14,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.linalg import Array, principal, unit_rows
+from .._core.linalg import Array, unit_rows
 from ..models.training import Ids
-from ..neighbors.graphs import one_hot
 from ..neighbors.search import nearest
+from .directions import centred_parts, class_means, whitening
 from .likeness import (
     N_NEIGHBORS,
     N_VOTERS,
@@ -36,7 +36,6 @@ _PART = 0.25  # of the classes: fewer private ones do little harm
 _TRIED, _MOVES, _NEAR = 12, 4, 3  # sets of classes: tried in order, improved, classes beyond
 _SAMPLE = 1000  # rows whose votes are compared
 _SMALLEST = 5  # rows that stand for a class
-_WHITENED, _SHRUNK = 200, 0.1  # directions; part of the mean variance added to all
 _CENTRINGS = 3
 _TINY = 1e-12
 
@@ -161,12 +160,10 @@ class _Directions:
     """
 
     def __init__(self, there: Rows, here: Rows, features: Space) -> None:
-        centred = [rows.unit - rows.unit.mean(axis=0) for rows in (there, here)]
-        P = principal(centred[0], min(_WHITENED, centred[0].shape[1]), centred[1])
-        X, Y = (rows @ P for rows in centred)
+        X, Y = centred_parts(there, here)
         self._S, self._present = features.S, features.present
-        means, averages = _class_means(X, there.y, features.n_classes), averaged(self._S, Y)
-        R = _whitening(X - means[there.y], Y - averages)
+        means, averages = class_means(X, there.y, features.n_classes), averaged(self._S, Y)
+        R = whitening(X - means[there.y], Y - averages)
         self._means, self._rows = means @ R, averages @ R
 
     def __call__(self, lacking: frozenset[int]) -> float:
@@ -176,27 +173,14 @@ class _Directions:
         centre, origin = self._rows.mean(axis=0), M.mean(axis=0)
         for _ in range(_CENTRINGS):
             labels = (unit_rows(self._rows - centre) @ unit_rows(M - origin).T).argmax(axis=1)
-            found = _class_means(self._rows, labels, n)
+            found = class_means(self._rows, labels, n)
             large = np.bincount(labels, minlength=n) >= _SMALLEST
             if large.any():
                 centre, origin = found[large].mean(axis=0), M[large].mean(axis=0)
         labels = (unit_rows(self._rows - centre) @ unit_rows(M - origin).T).argmax(axis=1)
-        found, counts = _class_means(self._rows, labels, n), np.bincount(labels, minlength=n)
+        found, counts = class_means(self._rows, labels, n), np.bincount(labels, minlength=n)
         cosines = (unit_rows(found - centre) * unit_rows(M - origin)).sum(axis=1)
         return modularity(self._S, labels) + float(np.where(counts > 0, cosines, 0.0).mean())
-
-
-def _class_means(X: Array, y: Ids, n_classes: int) -> Array:
-    """Return the mean of each class; 0 for those without rows."""
-    counts = np.maximum(np.bincount(y, minlength=n_classes), 1)
-    return np.asarray(one_hot(y, n_classes).T @ X) / counts[:, None]
-
-
-def _whitening(*residuals: Array) -> Array:
-    """Return directions in which the residuals together have variance one, shrunk."""
-    C = sum(R.T @ R / len(R) for R in residuals)
-    values, vectors = np.linalg.eigh(C)
-    return np.asarray(vectors / np.sqrt(np.maximum(values + _SHRUNK * values.mean(), _TINY)))
 
 
 class _VotesWithout:

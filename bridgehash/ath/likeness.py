@@ -7,6 +7,7 @@ class means by their cosine.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ _ALPHA, _STEPS = 0.9, 50
 _DIRECTIONS = 128  # principal directions in which rows are averaged
 _HARDLY = 0.2  # of an equal share of the votes
 _BRIDGED_ALPHA, _ROUNDS, _SHORT = 0.8, 3, 30
+_SPLIT = 0.1  # least part of the rows in either of two groups
 _TINY = 1e-12
 
 
@@ -127,3 +129,27 @@ def modularity(W: csr_array, labels: Ids, resolution: float = 1.0) -> float:
     E = np.asarray((Y.T @ (W @ Y)).toarray())
     E /= E.sum()
     return float(np.trace(E) - resolution * (E.sum(axis=1) ** 2).sum())
+
+
+class Groups(NamedTuple):
+    """Numbers in two groups."""
+
+    low: float  # mean of the lower group
+    high: float
+    limit: float  # between them
+
+
+def two_groups(values: Array) -> Groups:
+    """Split numbers into two groups with the least variance (Otsu), each of a tenth at least.
+
+    >>> two_groups(np.array([0.1, 0.1, 0.2, 0.9, 0.8, 0.9])).limit
+    0.5
+    """
+    v = np.sort(values)
+    n = np.arange(1, len(v))
+    sums = np.cumsum(v)
+    low, high = sums[:-1] / n, (sums[-1] - sums[:-1]) / (len(v) - n)
+    between = n * (len(v) - n) * (high - low) ** 2
+    allowed = (n >= _SPLIT * len(v)) & (n <= (1.0 - _SPLIT) * len(v))
+    k = int(np.argmax(np.where(allowed, between, -1.0)))
+    return Groups(float(low[k]), float(high[k]), float((v[k] + v[k + 1]) / 2.0))

@@ -27,6 +27,7 @@ from .._core.errors import CounterpartWarning
 from .._core.linalg import Array, unit_rows
 from ..models.rejector import Rejector
 from ..models.training import Domains, Ids
+from .coinciding import coincidence
 from .lacking import find_lacking
 from .likeness import (
     N_NEIGHBORS,
@@ -36,11 +37,11 @@ from .likeness import (
     modularity,
     settled_labels,
     short_spread,
+    two_groups,
 )
 from .spreading import Rows, neighbour_graph, votes
 
 _LEAST_ROWS, _LEAST_PER_CLASS, _LEAST_CLASSES = 100, 10, 4  # with fewer nothing can be told
-_SPLIT = 0.1  # least part of the rows in either of two groups
 _LEAST_SURE, _SURE = 0.45, 0.6  # agreement between features and bridge: to tell of classes, rows
 _FAR = 0.45  # between two groups of rows: their cosines, relative to those of the labelled rows
 _NEW, _NOT_NEW = 0.15, 0.85  # part of the rows that may be private
@@ -62,11 +63,12 @@ class Private(NamedTuple):
     classes: NDArray[np.bool_]  # (n_classes,) of the labelled domain
     groups: Ids  # (n,) of the rows here: 0, 1, … for groups of new rows, -1 for the others
     unlikeness: Array | None  # (n,) of the rows here: 0 like a class, 1 like none; None: not known
+    doubtful: bool = False  # whether the other rows have the other classes: see `coinciding`
 
     @property
     def something(self) -> bool:
-        """Whether anything was found."""
-        return bool(self.classes.any() or (self.groups >= 0).any())
+        """Whether anything was found, or is in doubt."""
+        return bool(self.doubtful or self.classes.any() or (self.groups >= 0).any())
 
 
 class Counterparts(NamedTuple):
@@ -75,6 +77,7 @@ class Counterparts(NamedTuple):
     shared: list[Any]
     private: dict[str, list[Any]]  # by domain: classes that no other domain has
     new: dict[str, float]  # by domain: share of the rows that resemble no class of the others
+    doubtful: list[str]  # domains whose classes may be others
 
     @classmethod
     def of(cls, data: Domains) -> Counterparts | None:
@@ -94,6 +97,7 @@ class Counterparts(NamedTuple):
                 name: 0.0 if y is None else float((y >= n).mean())
                 for name, y in zip(data.names, data.y, strict=True)
             },
+            [data.names[k] for k, found in data.private.items() if found.doubtful],
         )
 
 
@@ -112,9 +116,13 @@ def warn_of_private(data: Domains) -> None:
         told = [f"{new:.0%} of the rows of {name} resemble no class"] if new else []
         if lacking := int((present.any(axis=0) & ~present[k]).sum()):
             told.insert(0, f"{lacking} of {n} classes seem to have no rows in {name}")
+        if told:
+            told[-1] += ". They keep codes of their own"
+        if found.doubtful:
+            told.append(f"two ways to estimate the classes of {name} disagree: they may be others")
         warnings.warn(
-            f"{'; '.join(told)}. They keep codes of their own. Label a few rows of {name} to be "
-            "sure, or set completion=Propagation(private=False) if its classes are the same",
+            f"{'; '.join(told)}. Label a few rows of {name} to be sure, or set "
+            "completion=Propagation(private=False) if its classes are the same",
             CounterpartWarning,
             stacklevel=3,
         )
@@ -175,31 +183,16 @@ def find_private(there: Rows, here: Rows, n_classes: int, bridge: Bridge) -> Pri
         X, Y = bridge(~some[there.y], everything, True)
         return _spaces(there, rest, (X, Y[everything]), n_classes)[1]
 
-    if n_classes >= _LEAST_CLASSES:
-        classes = find_lacking(there, rest, features, bridged, bridged_without)
-    return Private(classes, groups, unlikeness)
-
-
-class _Groups(NamedTuple):
-    low: float  # mean of the lower group
-    high: float
-    limit: float  # between them
-
-
-def two_groups(values: Array) -> _Groups:
-    """Split numbers into two groups with the least variance (Otsu), each of a tenth at least.
-
-    >>> two_groups(np.array([0.1, 0.1, 0.2, 0.9, 0.8, 0.9])).limit
-    0.5
-    """
-    v = np.sort(values)
-    n = np.arange(1, len(v))
-    sums = np.cumsum(v)
-    low, high = sums[:-1] / n, (sums[-1] - sums[:-1]) / (len(v) - n)
-    between = n * (len(v) - n) * (high - low) ** 2
-    allowed = (n >= _SPLIT * len(v)) & (n <= (1.0 - _SPLIT) * len(v))
-    k = int(np.argmax(np.where(allowed, between, -1.0)))
-    return _Groups(float(low[k]), float(high[k]), float((v[k] + v[k + 1]) / 2.0))
+    if n_classes < _LEAST_CLASSES:
+        return Private(classes, groups, unlikeness)
+    classes = find_lacking(there, rest, features, bridged, bridged_without)
+    shared = there.taken(~classes[there.y])
+    fit = coincidence(shared, rest, Space(shared.centred, shared.y, rest.centred, n_classes))
+    if fit.doubtful and fit.new.any():
+        classes |= fit.unlike
+        more = np.flatnonzero(groups < 0)[fit.new]
+        groups[more] = 1 + groups.max() + _grouped(rest.taken(fit.new).centred, 2 * n_classes)
+    return Private(classes, groups, unlikeness, fit.doubtful)
 
 
 def _spaces(

@@ -29,6 +29,7 @@ from .._core.validation import Flag, OneOf, Range, Rules
 from ..models.contents import Contents, Given
 from ..models.training import Ids, TrainingData
 from ..neighbors.graphs import one_hot
+from .directions import by_directions
 from .likeness import modularity
 from .matching import match
 from .private import Private, find_private
@@ -40,6 +41,8 @@ _LEAST_KNOWN, _LEAST_RIGHT = 3, 0.9  # labels per class, and of them right when 
 _FOLDS = 3
 _LEAST_AGREEMENT = 0.5  # between labels estimated in two spaces
 _BETTER = 0.05  # gain in modularity, over two graphs, that labels of the second space need
+_DOUBT = 1e-3  # least membership that an estimate gives
+_TINY = 1e-12
 _BRIDGED_ALPHA, _BRIDGED_ROUNDS = 0.8, 3  # at most: votes are better there, so they spread less
 
 Projecting = Callable[[Array, Array], tuple[Array, Array]]
@@ -138,7 +141,8 @@ class Propagation(BaseEstimator):
             np.array(rows.y) if mine is None else mine.labels
             for rows, mine in zip(domains, found, strict=True)
         ]
-        if not all(each.all() for each in kept):
+        tested = [None if mine is None else mine.private for mine in found]
+        if any(private is not None and private.something for private in tested):
             domains = [
                 rows.labelled(y).taken(some)
                 for rows, y, some in zip(domains, labels, kept, strict=True)
@@ -156,14 +160,19 @@ class Propagation(BaseEstimator):
             )
             estimates.append(gentle._estimates(joint, n_classes, True, rng))
             spaces.append(joint)
-        for k in (0, 1):
-            rows = [space[k] for space in spaces]
-            labels[k][kept[k]] = self._trusted(rows, *(each[k] for each in estimates))
+        for k, private in enumerate(tested):
+            mine = [each[k] for each in estimates]
+            if private is not None and private.doubtful:
+                other = by_directions(domains[1 - k], domains[k], n_classes)
+                y = _together(*(each.members for each in mine), other)
+            else:
+                y = self._trusted([space[k] for space in spaces], *mine)
+            labels[k][kept[k]] = y
         return replace(
             data,
             y_source=labels[0],
             y_target=labels[1],
-            private=tuple(None if mine is None else mine.private for mine in found),
+            private=tuple(tested),
         )
 
     def _private(
@@ -230,7 +239,7 @@ class Propagation(BaseEstimator):
         for here, there in zip(domains, domains[::-1], strict=True):
             known = here.y >= 0
             if known.all():
-                estimates.append(_Estimate(here.y, known))
+                estimates.append(_Estimate(one_hot(here.y, n_classes).toarray(), known))
                 continue
             needed = same_space or not known.any()
             counted = self._votes(here, there, n_classes, same_space, rng) if needed else None
@@ -239,7 +248,7 @@ class Propagation(BaseEstimator):
             if same_space and known.any() and (there.y >= 0).any():
                 left_out = self._members(here.unlabelled(), counted, n_classes)
                 right = float((left_out.argmax(axis=1) == here.y)[known].mean())
-            estimates.append(_Estimate(M.argmax(axis=1), most_certain(M, self.keep) | known, right))
+            estimates.append(_Estimate(M, most_certain(M, self.keep) | known, right))
         return estimates
 
     def _trusted(
@@ -371,6 +380,17 @@ class _Fits:
 class _Estimate(NamedTuple):
     """Classes of all rows of a domain, and the rows whose class is certain enough."""
 
-    y: Ids
+    members: Array  # (n, n_classes)
     certain: NDArray[np.bool_]
     right: float | None = None  # share of known labels found if they are left out
+
+    @property
+    def y(self) -> Ids:
+        """The likeliest class of each row."""
+        return self.members.argmax(axis=1)
+
+
+def _together(*members: Array) -> Ids:
+    """Return the classes with the largest product of all memberships."""
+    parts = (M / np.maximum(M.sum(axis=1, keepdims=True), _TINY) for M in members)
+    return np.asarray(sum(np.log(M + _DOUBT) for M in parts).argmax(axis=1))

@@ -475,6 +475,7 @@ def _counterparts(
     shared = getattr(hasher, "shared_classes_", None)
     tested = hasher.rejectors_ or {}
     private, new = getattr(hasher, "private_classes_", {}), getattr(hasher, "new_share_", {})
+    doubtful = getattr(hasher, "doubtful_domains_", [])
     if shared is None:
         alone = [f"{100 * share:.0f} % of {name} have none" for name, share in new.items() if share]
         return [("counterparts", "; ".join(alone))] if alone else []
@@ -487,11 +488,13 @@ def _counterparts(
             _found(len(shared), len(private.get(a, [])), a, b)
             for a, b in (domains, domains[::-1])
             if b in tested or (not tested and private.get(a))
+            if private.get(a) or b not in doubtful
         ]
     else:
         n = len(shared) + sum(map(len, private.values()))
         texts = [f"{len(shared)} of {n} classes found in two or more domains"]
     texts += [f"{100 * share:.0f} % of {name} look new" for name, share in new.items() if share]
+    texts += [f"the classes of {name} may be others" for name in doubtful]
     return [("counterparts", "; ".join(texts))]
 
 

@@ -8,14 +8,13 @@ import pytest
 from bridgehash import ATH, CounterpartWarning, InputError, Propagation, load
 from bridgehash._core.linalg import unit_rows
 from bridgehash.ath.class_codes import BalancedCodes
-from bridgehash.ath.likeness import modularity
+from bridgehash.ath.likeness import modularity, two_groups
 from bridgehash.ath.private import (
     Counterparts,
     Private,
     _grouped,
     _scaled,
     find_private,
-    two_groups,
 )
 from bridgehash.ath.spreading import Rows, neighbour_graph
 from bridgehash.models.training import Domains

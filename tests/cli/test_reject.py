@@ -165,9 +165,11 @@ def test_searches_inside_a_domain_reject_nothing(run: Run, rejected: np.ndarray)
 class Fitted:
     """What a fit found."""
 
-    def __init__(self, shared: Any, private: Any, new: Any, tested: Any = None) -> None:
+    def __init__(
+        self, shared: Any, private: Any, new: Any, tested: Any = None, doubtful: Any = ()
+    ) -> None:
         self.shared_classes_, self.private_classes_ = shared, private
-        self.new_share_, self.rejectors_ = new, tested
+        self.new_share_, self.rejectors_, self.doubtful_domains_ = new, tested, doubtful
 
 
 @pytest.mark.parametrize(
@@ -182,6 +184,16 @@ class Fitted:
             Fitted([0, 1], {"s": [], "t": []}, {"s": 0.0, "t": 0.0}, {"t": None}),
             ["s"],
             "all 2 classes of s found in t",
+        ),
+        (
+            Fitted([0, 1], {"s": [], "t": []}, {"s": 0.0, "t": 0.0}, {"t": None}, ["t"]),
+            ["s"],
+            "the classes of t may be others",
+        ),
+        (
+            Fitted([0, 1], {"s": [2], "t": []}, {"s": 0.0, "t": 0.1}, {"t": None}, ["t"]),
+            ["s"],
+            "2 of 3 classes of s found in t; 10 % of t look new; the classes of t may be others",
         ),
         (
             Fitted([0, 1], {"s": [], "t": [2]}, {"s": 0.0, "t": 0.0}, {"s": None}),

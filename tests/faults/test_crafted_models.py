@@ -123,6 +123,7 @@ def test_every_fitted_attribute_is_stored(name, tmp_path):
     model = METHODS[name].fit(two_domains())
     save(model, tmp_path / "model.bh")
     not_saved = {"bipartite_graph_", "training_codes_", "changed_bits_", "ridges_"}
-    not_saved |= {"shared_classes_", "private_classes_", "new_share_", "bridge_report_"}
+    not_saved |= {"shared_classes_", "private_classes_", "new_share_", "doubtful_domains_"}
+    not_saved |= {"bridge_report_"}
     fitted = {key for key in vars(model) if key.endswith("_")} - not_saved
     assert set(load_model(tmp_path / "model.bh").header["learned"]) == fitted
