@@ -19,6 +19,7 @@ from .likeness import N_VOTERS, Space, settled_labels, short_spread, two_groups
 from .spreading import Rows, votes
 
 _COINCIDE = 0.52  # least score of classes that coincide
+_CLEAR = 0.25  # least cosine of the rows that are nearest to a class: else the gap hides classes
 _UNLIKE = 0.5  # cosine between the means of a class, relative to the median of the classes
 _LEAST_CLASSES = 2  # that remain
 
@@ -27,13 +28,14 @@ class Coincidence(NamedTuple):
     """How well the labels of rows fit the classes of the other domain."""
 
     score: float
+    clear: bool  # whether some rows are near enough to a class to tell anything
     unlike: NDArray[np.bool_]  # (n_classes,): the rows that get this class are of another one
     new: NDArray[np.bool_]  # (n,): both ways give a class that is unlike
 
     @property
     def doubtful(self) -> bool:
         """Whether the classes seem not to coincide."""
-        return self.score < _COINCIDE
+        return self.clear and self.score < _COINCIDE
 
 
 def coincidence(there: Rows, here: Rows, features: Space) -> Coincidence:
@@ -62,7 +64,8 @@ def coincidence(there: Rows, here: Rows, features: Space) -> Coincidence:
     unlike[low] = len(classes) - len(low) >= _LEAST_CLASSES
     unlike &= ~here.present(n)
     new = (here.y < 0) & unlike[by_votes] & unlike[by_means]
-    return Coincidence(float(agreement + least - (gap.high - gap.low)), unlike, new)
+    score = float(agreement + least - (gap.high - gap.low))
+    return Coincidence(score, gap.high >= _CLEAR, unlike, new)
 
 
 def _jaccard(first: Ids, second: Ids, classes: Ids) -> float:

@@ -48,6 +48,18 @@ def test_classes_that_take_the_place_of_others_are_told_and_named():
     assert not fit.new[z < 4].any()
 
 
+def test_nothing_is_told_if_no_row_is_near_a_class():
+    fit, _ = compared(range(6), (0, 1, 2, 3, 7, 8))
+    assert fit.clear
+    (X, y), (Y, _) = clouds(range(6), seed=0), clouds(range(6), seed=1)
+    hidden = np.random.default_rng(2).normal(size=Y.shape)  # no direction of the classes is left
+    there, here = Rows(np.hstack([X, 0.0 * X]), y), Rows(np.hstack([0.01 * Y, hidden]), None)
+    fit = coincidence(there, here, Space(there.centred, y, here.centred, N_CLASSES))
+    assert fit.score < 0.5
+    assert not fit.clear
+    assert not fit.doubtful
+
+
 def test_classes_with_a_labelled_row_and_labelled_rows_are_not_new():
     fit, z = compared(range(6), (0, 1, 2, 3, 7, 8))
     assert fit.unlike[[4, 5]].all()
