@@ -92,6 +92,9 @@ def cosines_of_means(X: Array, y: Ids, Y: Array, labels: Ids, n_classes: int) ->
     They are relative to the centre of the classes; 0 for classes that hardly any row has.
     """
     seen = np.minimum(*(np.bincount(ids, minlength=n_classes) for ids in (y, labels))) >= _SMALLEST
+    if not seen.any():
+        yield from np.zeros((2, n_classes))
+        return
     here = [
         (rows[seen[ids]], ids[seen[ids]], class_means(rows, ids, n_classes))
         for rows, ids in ((X, y), (Y, labels))

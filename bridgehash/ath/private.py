@@ -63,7 +63,7 @@ class Private(NamedTuple):
     classes: NDArray[np.bool_]  # (n_classes,) of the labelled domain
     groups: Ids  # (n,) of the rows here: 0, 1, … for groups of new rows, -1 for the others
     unlikeness: Array | None  # (n,) of the rows here: 0 like a class, 1 like none; None: not known
-    doubtful: bool = False  # whether the other rows have the other classes: see `coinciding`
+    doubtful: bool = False  # the classes that are left may not coincide: see `coinciding`
 
     @property
     def something(self) -> bool:

@@ -94,6 +94,11 @@ def test_cosines_of_means_are_one_for_equal_classes_and_zero_for_a_class_without
         assert (cosines[:3] < -0.8).all()
 
 
+def test_cosines_of_means_are_zero_if_all_classes_are_tiny():
+    X, y = clouds(range(4), seed=0, n=3)
+    np.testing.assert_array_equal(list(cosines_of_means(X, y, X, y, 4)), np.zeros((2, 4)))
+
+
 def test_an_estimate_that_is_sure_outweighs_one_that_is_not():
     sure, unsure = np.array([[0.98, 0.01, 0.01]]), np.array([[0.3, 0.35, 0.35]])
     assert _together(sure, unsure, 5.0 * unsure) == [0]
