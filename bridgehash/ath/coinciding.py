@@ -20,6 +20,7 @@ from .spreading import Rows, votes
 
 _COINCIDE = 0.52  # least score of classes that coincide
 _CLEAR = 0.25  # least cosine of the rows that are nearest to a class: else the gap hides classes
+_CARRIED = 0.55  # least cosine of labelled rows to their own class: else features do not show them
 _UNLIKE = 0.5  # cosine between the means of a class, relative to the median of the classes
 _LEAST_CLASSES = 2  # that remain
 
@@ -28,7 +29,7 @@ class Coincidence(NamedTuple):
     """How well the labels of rows fit the classes of the other domain."""
 
     score: float
-    clear: bool  # whether some rows are near enough to a class to tell anything
+    clear: bool  # whether rows are near enough to a class, in either domain, to tell anything
     unlike: NDArray[np.bool_]  # (n_classes,): the rows that get this class are of another one
     new: NDArray[np.bool_]  # (n,): both ways give a class that is unlike
 
@@ -65,7 +66,8 @@ def coincidence(there: Rows, here: Rows, features: Space) -> Coincidence:
     unlike &= ~here.present(n)
     new = (here.y < 0) & unlike[by_votes] & unlike[by_means]
     score = float(agreement + least - (gap.high - gap.low))
-    return Coincidence(score, gap.high >= _CLEAR, unlike, new)
+    clear = gap.high >= _CLEAR and features.own[classes].mean() >= _CARRIED
+    return Coincidence(score, bool(clear), unlike, new)
 
 
 def _jaccard(first: Ids, second: Ids, classes: Ids) -> float:

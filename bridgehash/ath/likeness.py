@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 from .._core.linalg import Array, principal, unit_rows
 from ..models.training import Ids
 from ..neighbors.graphs import one_hot
+from ..neighbors.search import nearest
 from .spreading import neighbour_graph, settled, spread_labels, votes
 
 N_NEIGHBORS, N_VOTERS = 10, 20
@@ -52,34 +53,35 @@ class Space:
         return np.asarray(self.cosines.argmax(axis=1))
 
     @cached_property
-    def _levels(self) -> tuple[Array, float]:
-        """Usual cosine of the surest half of each class, and of a class that is not their own."""
-        usual, sure = np.full(self.n_classes, np.nan), np.zeros(len(self.label), dtype=bool)
-        for c in np.unique(self.label):
+    def likeness(self) -> Array:
+        """1: as near to a class as the surest rows are; 0: as near as they are to a wrong class."""
+        usual, sure = np.zeros(self.n_classes), np.zeros(len(self.label), dtype=bool)
+        for c in np.unique(self.label):  # the surest half of each class
             rows = np.flatnonzero(self.label == c)
             surest = rows[self.best[rows] >= np.median(self.best[rows])]
             usual[c], sure[surest] = np.median(self.best[surest]), True
-        second = np.partition(self.cosines[sure], -2, axis=1)[:, -2]
-        return usual, float(np.median(second))
-
-    @cached_property
-    def likeness(self) -> Array:
-        """1: as near to a class as the surest rows are; 0: as near as they are to a wrong class."""
-        usual, wrong = self._levels
+        wrong = float(np.median(np.partition(self.cosines[sure], -2, axis=1)[:, -2]))
         typical = float(np.median(usual[self.label]))
         return (self.best - wrong) / max(typical - wrong, _TINY)
-
-    @cached_property
-    def likeness_in_class(self) -> Array:
-        """The same, relative to the surest rows of the same class."""
-        usual, wrong = self._levels
-        return (self.best - wrong) / np.maximum(usual[self.label] - wrong, _TINY)
 
     @cached_property
     def spread_votes(self) -> Array:
         """Shares of the classes among the nearest labelled rows, averaged over the graph."""
         V = averaged(self.S, votes(self.X, self.y, self.Y, N_VOTERS, self.n_classes))
         return V / np.maximum(V.sum(axis=1, keepdims=True), _TINY)
+
+    @cached_property
+    def chosen(self) -> Array:
+        """How often labelled rows choose each row as a near one, averaged over the graph; mean 1.
+
+        All classes choose equally often.
+        """
+        columns = nearest(self.X, self.Y, min(N_VOTERS, len(self.Y)))[1]
+        weights = 1.0 / np.bincount(self.y, minlength=self.n_classes)[self.y]
+        counts = np.zeros((len(self.Y), 1))
+        np.add.at(counts[:, 0], columns, weights[:, None])
+        often = averaged(self.S, counts)[:, 0]
+        return np.asarray(often / max(float(often.mean()), _TINY))
 
     @cached_property
     def hardly_voted(self) -> NDArray[np.bool_]:

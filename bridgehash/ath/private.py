@@ -6,15 +6,16 @@ counterpart" in docs/maths.md.
 
 Rows are new if they resemble no class: their cosines to the nearest class mean, averaged over the
 neighbourhood, fall into two groups that are far apart, or groups of such rows fit the k-NN graph
-better than the labels that propagation gives them (modularity); then a bridge tells which rows
-these are. The other rows are tested for classes that they lack: see `lacking`.
+better than the labels that propagation gives them (modularity), or labelled rows do not reach some
+rows: these cosines are small after a bridge without labels, and labelled rows hardly choose them as
+neighbours. In the last two cases the bridge that knows the labels shows which rows are new. The
+other rows are tested for classes that they lack: see `lacking`.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,11 +43,12 @@ from .likeness import (
 from .spreading import Rows, neighbour_graph, votes
 
 _LEAST_ROWS, _LEAST_PER_CLASS, _LEAST_CLASSES = 100, 10, 4  # with fewer nothing can be told
-_LEAST_SURE, _SURE = 0.45, 0.6  # agreement between features and bridge: to tell of classes, rows
+_LEAST_SURE = 0.45  # agreement between features and bridge
 _FAR = 0.45  # between two groups of rows: their cosines, relative to those of the labelled rows
 _NEW, _NOT_NEW = 0.15, 0.85  # part of the rows that may be private
-_LOW = 0.84  # likeness of the lowest quarter, relative to the surest half of its class
-_FAR_BRIDGED = 0.35  # between two groups of rows after an unsupervised bridge
+_LOWEST, _HARDLY = 0.1, 0.05  # parts of the rows: least cosines, least often chosen
+_REACHED = 0.96  # least sum of both after a bridge without labels, if all rows are reached
+_MAY_BE = 1.2  # the same with labels: above, no bridge without labels is fitted
 _UNLIKE = 0.55  # likeness of new rows is less
 _LIMITS = (0.55, 0.7)  # of the likeness of new rows, if the graph decides
 _GAIN_OF_ROWS = 0.04  # in modularity
@@ -167,10 +169,11 @@ def find_private(there: Rows, here: Rows, n_classes: int, bridge: Bridge) -> Pri
     rest, unlikeness = here, 1.0 - bridged.likeness
     if agreement < _LEAST_SURE:
         return Private(classes, groups, unlikeness)
-    likeness: Array = np.ones(len(groups))
-    if agreement >= _SURE:
-        unsupervised = partial(bridge, labelled, everything, False)
-        likeness = _likeness_if_new(features, bridged, there, here, unsupervised)
+
+    def unlabelled() -> Space:
+        return _spaces(there, here, bridge(labelled, everything, False), n_classes)[1]
+
+    likeness = _likeness_if_new(features, bridged, unlabelled)
     new = (likeness < _UNLIKE) & (here.y < 0)
     if _may_be_new(new):
         groups[new] = _grouped(here.taken(new).centred, 2 * n_classes)
@@ -204,18 +207,12 @@ def _spaces(
     return features, Space(X.unit, there.y, Y.unit, n_classes)
 
 
-def _likeness_if_new(
-    features: Space,
-    bridged: Space,
-    there: Rows,
-    here: Rows,
-    unsupervised: Callable[[], tuple[Array, Array]],
-) -> Array:
+def _likeness_if_new(features: Space, bridged: Space, unlabelled: Callable[[], Space]) -> Array:
     """Return how like a class each row is; 1 for all if no group of rows resembles no class.
 
-    Rows are new if the features show two groups, if the graph does, or if both bridges do. If the
-    features leave that open, the bridge that knows the labels tells which ones: it has moved rows
-    of the known classes to their class.
+    Rows are new if the features show two groups, if the graph does, or if labelled rows do not
+    reach some rows. If the features leave it open which ones, the bridge that knows the labels
+    shows it: it has moved rows of the known classes to their class.
     """
     relative = features.best / np.maximum(features.own[features.label], _TINY)
     groups = two_groups(relative)
@@ -223,19 +220,20 @@ def _likeness_if_new(
     if groups.high - groups.low > _FAR and both:
         return _scaled(relative, groups.limit)
     gains = [_gain(features, bridged, features.likeness < limit) for limit in _LIMITS]
-    if max(gains) > _GAIN_OF_ROWS:
-        return _by_two_groups(bridged)
-    if np.quantile(bridged.likeness_in_class, 0.25) < _LOW:
-        space = _spaces(there, here, unsupervised(), features.n_classes)[1]
-        groups = two_groups(space.best)
-        if groups.high - groups.low > _FAR_BRIDGED:
-            return _by_two_groups(bridged)
-    return np.ones(len(here.y))
+    if max(gains) > _GAIN_OF_ROWS or _some_not_reached(features, bridged, unlabelled):
+        return _scaled(bridged.best, two_groups(bridged.best).limit)
+    return np.ones(len(relative))
 
 
-def _by_two_groups(space: Space) -> Array:
-    """Return the cosines to the nearest class, scaled so that the lower group is new."""
-    return _scaled(space.best, two_groups(space.best).limit)
+def _some_not_reached(features: Space, bridged: Space, unlabelled: Callable[[], Space]) -> bool:
+    """Whether some rows are far from all classes, and hardly chosen by labelled rows.
+
+    A bridge that knows the labels moves all rows to classes, so one without labels decides.
+    """
+    chosen = float(np.sqrt(np.quantile(features.chosen, _HARDLY)))
+    if np.quantile(bridged.best, _LOWEST) + chosen >= _MAY_BE:
+        return False
+    return bool(np.quantile(unlabelled().best, _LOWEST) + chosen < _REACHED)
 
 
 def _scaled(values: Array, limit: float) -> Array:

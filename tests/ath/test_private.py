@@ -8,7 +8,7 @@ import pytest
 from bridgehash import ATH, CounterpartWarning, InputError, Propagation, load
 from bridgehash._core.linalg import unit_rows
 from bridgehash.ath.class_codes import BalancedCodes
-from bridgehash.ath.likeness import modularity, two_groups
+from bridgehash.ath.likeness import Space, modularity, two_groups
 from bridgehash.ath.private import (
     Counterparts,
     Private,
@@ -70,6 +70,48 @@ def test_new_classes_get_groups_of_their_own():
         groups = private.groups[(y_t == c) & (private.groups >= 0)]
         assert (groups == np.bincount(groups).argmax()).mean() > 0.95
     assert len(np.unique(private.groups[private.groups >= 0])) == 2
+
+
+def test_if_the_features_leave_it_open_the_bridge_shows_which_rows_are_new():
+    centres = CENTRES.copy()
+    centres[4:] = 0.55 * CENTRES[:2] + 0.84 * CENTRES[4:]  # partly a known class
+    rng = np.random.default_rng(2)
+
+    def draw(classes, seed):
+        y = np.repeat(classes, 40)
+        noise = np.random.default_rng(seed).normal(size=(len(y), 16))
+        return centres[y] + 0.8 * noise, y
+
+    def found(classes):
+        (X_s, y_s), (X_t, y_t) = draw(np.arange(4), 0), draw(classes, 1)
+        X_s, X_t = X_s - X_s.mean(axis=0), X_t - X_t.mean(axis=0)
+        learned = [np.eye(6)[y] + 0.1 * rng.normal(size=(len(y), 6)) for y in (y_s, y_t)]
+        there, here = Rows(X_s, y_s), Rows(X_t, None)
+        space = Space(there.centred, y_s, here.centred, 4)
+        groups = two_groups(space.best / space.own[space.label])
+        assert groups.high - groups.low < 0.42  # too near to each other to tell by features
+
+        def bridge(some_there, some_here, labelled):
+            return learned if labelled else (X_s, X_t)
+
+        return find_private(there, here, 4, bridge).groups >= 0, y_t
+
+    new, y = found(np.arange(6))
+    assert (new == (y >= 4)).mean() > 0.95
+    new, _ = found(np.arange(4))
+    assert not new.any()
+
+
+def test_rows_of_new_classes_are_hardly_chosen_however_large_the_classes_are():
+    y = np.repeat(np.arange(4), [20, 40, 60, 80])
+    rng = np.random.default_rng(0)
+    X_s = CENTRES[y] + rng.normal(size=(len(y), 16))
+    X_t, y_t = clouds(range(6), seed=1, shift=0.0)
+    chosen = Space(X_s, y, X_t, N_CLASSES).chosen
+    np.testing.assert_allclose(chosen.mean(), 1.0)
+    assert np.median(chosen[y_t >= 4]) < 0.2 < 0.5 < chosen[y_t < 4].min()
+    by_class = [chosen[y_t == c].mean() for c in range(4)]
+    np.testing.assert_allclose(by_class, np.mean(by_class), rtol=0.1)
 
 
 def test_a_large_new_class_is_one_group():
