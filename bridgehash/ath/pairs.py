@@ -273,7 +273,7 @@ class PairStart(BaseEstimator):
         E = (V / np.sqrt(np.maximum(values, 0.0) + self.evenness * values.sum())) @ V.T
         G = (X @ E).T @ (predicted @ E)
         values, V = eigh((G + G.T) / 2.0, check_finite=False)
-        if not values[-1] > 0:
+        if not values[-1] > np.finfo(float).eps * len(X):  # E gives rows about unit variance
             raise InputError(
                 "no direction of the source follows the target in the paired rows; pair more rows, "
                 "which differ in both domains",
