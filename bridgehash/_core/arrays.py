@@ -8,6 +8,7 @@ the data is on a GPU.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import array_api_compat
@@ -19,8 +20,10 @@ from array_api_compat import is_numpy_array, is_torch_array
 from numpy.typing import NDArray
 
 from .errors import InputError
+from .threads import one_blas_thread
 
 _SMALL = 1_000_000  # OpenBLAS sums smaller products in another order
+_FULL = 64  # a multiple of the rows that kernels of OpenBLAS take at a time
 _IN_CACHE = 1 << 19  # values per block of rows, but at least _ROWS rows: benchmarks/encode.py
 _ROWS, _ROWS_ON_DEVICE = 1024, 1 << 18
 
@@ -95,24 +98,49 @@ def rows_product(Z: Any, P: Any) -> Any:
     """Return Z @ P; a row has the same product alone and in a batch. float32 for 16-bit Z.
 
     OpenBLAS adds the terms of a small product in another order than those of a large one, so a
-    small Z is padded with zero rows. Other libraries are used as they are.
+    small Z is padded with zero rows. With the kernels of some processors the order also depends on
+    the place of a row: see `_exact_kernel`. Other libraries are used as they are.
 
     >>> rows_product(np.ones((1, 2)), np.eye(2))
     array([[1., 1.]])
     """
     if is_numpy_array(Z):
-        n, least = len(Z), _least_rows(P)
-        if n >= least:
+        step, dtype = _exact_kernel(Z.dtype)
+        if dtype != Z.dtype:
+            return rows_product(Z.astype(dtype), P.astype(dtype)).astype(Z.dtype)
+        n = len(Z)
+        full = n - n % step
+        if full < (least := _least_rows(P)):
+            full = 0
+        if full == n:
             return Z @ P
-        filled = np.zeros((least, Z.shape[1]), dtype=Z.dtype)
-        filled[:n] = Z
-        return (filled @ P)[:n]
+        rest = np.zeros((-(-max(n - full, least) // step) * step, Z.shape[1]), dtype=Z.dtype)
+        rest[: n - full] = Z[full:]
+        product = (rest @ P)[: n - full]
+        return product if full == 0 else np.concatenate([Z[:full] @ P, product])
     if not is_half(Z):
         return Z @ P
     xp = array_namespace(Z)
     if Z.is_cuda:  # float32 sums: the threshold would be lost in 16 bits
         return xp.mm(Z, P.to(Z.dtype), out_dtype=xp.float32)
     return Z.to(xp.float32) @ P.to(xp.float32)
+
+
+@cache
+def _exact_kernel(dtype: Any) -> tuple[int, Any]:
+    """Return how rows must be multiplied so that their place does not change their product.
+
+    A number of rows, of which each product has a multiple, and a type. AVX2 kernels of OpenBLAS
+    add the terms of all rows in one order if there are full groups of rows, but not in float32.
+    """
+    rng = np.random.default_rng(0)
+    x, P = rng.normal(size=(1, 512)).astype(dtype), rng.normal(size=(512, 64)).astype(dtype)
+    with one_blas_thread():
+        for step, n in ((1, 1003), (_FULL, 16 * _FULL)):
+            H = np.repeat(x, n, axis=0) @ P
+            if (H[0] == H).all():
+                return step, dtype
+    return _exact_kernel(np.dtype(np.float64)) if dtype == np.float32 else (1, dtype)
 
 
 def _least_rows(P: Any) -> int:

@@ -65,8 +65,7 @@ class Propagation(BaseEstimator):
     shares : "estimated", "uniform" or array of shape (n_classes,), default="estimated"
         Share of the rows of a domain that each class has, in the order of the classes.
     keep : float, default=0.9
-        Part of each class that gets a label, the most certain rows; the rest stays unknown. If
-        labels are estimated in two ways and these agree on a larger part of the rows, that part.
+        Part of each class that gets a label, the most certain rows; the rest stays unknown.
     space : "auto", "features" or "bridged", default="auto"
         Where rows are compared if both domains have one feature space: by the given features, or
         by these and the projections of a fit that joins the domains first. "auto" estimates the
@@ -235,12 +234,12 @@ class Propagation(BaseEstimator):
     def _estimates(
         self, domains: list[Rows], n_classes: int, same_space: bool, rng: np.random.RandomState
     ) -> list[_Estimate]:
-        """Return the estimates for both domains."""
+        """Return the labels of both domains, and which of them are certain."""
         estimates = []
         for here, there in zip(domains, domains[::-1], strict=True):
             known = here.y >= 0
             if known.all():
-                estimates.append(_Estimate(one_hot(here.y, n_classes).toarray()))
+                estimates.append(_Estimate(one_hot(here.y, n_classes).toarray(), known))
                 continue
             needed = same_space or not known.any()
             counted = self._votes(here, there, n_classes, same_space, rng) if needed else None
@@ -249,27 +248,23 @@ class Propagation(BaseEstimator):
             if same_space and known.any() and (there.y >= 0).any():
                 left_out = self._members(here.unlabelled(), counted, n_classes)
                 right = float((left_out.argmax(axis=1) == here.y)[known].mean())
-            estimates.append(_Estimate(M, right))
+            estimates.append(_Estimate(M, most_certain(M, self.keep) | known, right))
         return estimates
 
     def _trusted(
         self, spaces: Sequence[Rows], first: _Estimate, second: _Estimate | None = None
     ) -> Ids:
-        """Return the certain labels of the estimate to trust: see `space` and `keep`."""
-        known = spaces[0].y >= 0
-        if known.all():
-            return first.y
-        chosen, part = first, self.keep
-        if second is not None:
-            agreement = float((first.y == second.y)[~known].mean())
-            part = max(part, agreement)
-            if first.right is not None and second.right is not None:
-                chosen = second if second.right > first.right else first
-            elif agreement >= _LEAST_AGREEMENT:
-                graphs = [rows.graph(self.n_neighbors) for rows in spaces]
-                gain = sum(modularity(S, second.y) - modularity(S, first.y) for S in graphs)
-                chosen = second if gain > _BETTER else first
-        return np.where(most_certain(chosen.members, part) | known, chosen.y, -1)
+        """Return the certain labels of the estimate to trust: see `space`."""
+        chosen, known = first, spaces[0].y >= 0
+        if second is None or known.all():
+            pass
+        elif first.right is not None and second.right is not None:
+            chosen = second if second.right > first.right else first
+        elif (first.y == second.y)[~known].mean() >= _LEAST_AGREEMENT:
+            graphs = [rows.graph(self.n_neighbors) for rows in spaces]
+            gain = sum(modularity(S, second.y) - modularity(S, first.y) for S in graphs)
+            chosen = second if gain > _BETTER else first
+        return np.where(chosen.certain, chosen.y, -1)
 
     def _members(self, here: Rows, counted: Array | None, n_classes: int) -> Array:
         """Return memberships of shape (n, n_classes), given votes of the other domain."""
@@ -383,9 +378,10 @@ class _Fits:
 
 
 class _Estimate(NamedTuple):
-    """Classes of all rows of a domain."""
+    """Classes of all rows of a domain, and the rows whose class is certain enough."""
 
     members: Array  # (n, n_classes)
+    certain: NDArray[np.bool_]
     right: float | None = None  # share of known labels found if they are left out
 
     @property

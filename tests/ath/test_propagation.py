@@ -175,23 +175,6 @@ def test_the_bridged_space_is_trusted_if_its_labels_fit_better(moved, turned, ex
     np.testing.assert_array_equal(found["auto"], found[expected])
 
 
-@pytest.mark.parametrize(("turned", "labelled"), [(0, 1.0), (6, 0.95), (30, 0.9)])
-def test_as_many_rows_get_a_label_as_both_estimates_agree_on(turned, labelled):
-    """Features: clear classes. Bridge: some of 120 rows are in a wrong class."""
-    rng = np.random.default_rng(0)
-    y = np.repeat(np.arange(3), 40)
-    X_s, X_t = (CENTRES[y] + 0.1 * rng.normal(size=(120, 8)) for _ in range(2))
-    moved = np.where(np.arange(120) % 40 < turned // 3, (y + 1) % 3, y)
-    H_s, H_t = (100.0 * CENTRES[ids] + 0.1 * rng.normal(size=(120, 8)) for ids in (y, moved))
-    data = Propagation(private=False, shares="uniform").complete(
-        TrainingData(X_s / 100.0, X_t / 100.0, y),
-        same_space=True,
-        rng=np.random.RandomState(0),
-        bridge=lambda data, rng: lambda X, Y: (H_s, H_t),
-    )
-    assert (data.y_target >= 0).mean() == pytest.approx(labelled, abs=0.01)
-
-
 @pytest.mark.parametrize("turned", [0.0, 0.7])
 def test_known_labels_decide_which_space_is_trusted(turned):
     """The bridge places a part of the target in other classes; nine known labels tell."""
