@@ -99,16 +99,21 @@ def rows_product(Z: Any, P: Any) -> Any:
 
     OpenBLAS adds the terms of a small product in another order than those of a large one, so a
     small Z is padded with zero rows. With the kernels of some processors the order also depends on
-    the place of a row: see `_exact_kernel`. Other libraries are used as they are.
+    the place of a row: see `_exact_kernel`. It always depends on the number of threads, so callers
+    use one. Other libraries are used as they are.
 
     >>> rows_product(np.ones((1, 2)), np.eye(2))
     array([[1., 1.]])
     """
     if is_numpy_array(Z):
         step, dtype = _exact_kernel(Z.dtype)
-        if dtype != Z.dtype:
-            return rows_product(Z.astype(dtype), P.astype(dtype)).astype(Z.dtype)
         n = len(Z)
+        if dtype != Z.dtype:
+            P, H = P.astype(dtype), np.empty((n, P.shape[1]), dtype=Z.dtype)
+            size = max(_ROWS, _least_rows(P))
+            for some in (slice(start, start + size) for start in range(0, n, size)):
+                H[some] = rows_product(Z[some].astype(dtype), P)
+            return H
         full = n - n % step
         if full < (least := _least_rows(P)):
             full = 0
