@@ -346,8 +346,9 @@ def _flip(words: Array, i: int, t: float, most: int) -> int:
         change = (np.cosh(t) - 1.0) * w.sum() - np.sinh(t) * word * (w @ words)
         near = words[inner == len(word) - 2]  # a flip would make two words equal
         change[(near != word).any(axis=0)] = np.inf
+        change = np.round(change / w.sum(), 9)  # equal changes stay equal on any processor
         best = int(change.argmin())
-        if change[best] >= -1e-12 * w.sum():
+        if change[best] >= 0.0:
             return flips
         word[best] = -word[best]
     return most
