@@ -99,8 +99,8 @@ def rows_product(Z: Any, P: Any) -> Any:
 
     OpenBLAS adds the terms of a small product in another order than those of a large one, so a
     small Z is padded with zero rows. With the kernels of some processors the order also depends on
-    the place of a row: see `_exact_kernel`. It always depends on the number of threads, so callers
-    use one. Other libraries are used as they are.
+    the place of a row: see `_exact_kernel`. It always depends on the number of threads: see
+    `one_blas_thread`. Other libraries are used as they are.
 
     >>> rows_product(np.ones((1, 2)), np.eye(2))
     array([[1., 1.]])

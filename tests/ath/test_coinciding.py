@@ -60,6 +60,15 @@ def test_nothing_is_told_if_no_row_is_near_a_class():
     assert not fit.doubtful
 
 
+def test_nothing_is_told_if_labelled_rows_are_not_near_their_own_class():
+    (X, y), (Y, _) = clouds(range(6), seed=0), clouds((0, 1, 2, 3, 7, 8), seed=1)
+    there, here = Rows(X, y), Rows(Y, None)
+    features = Space(there.centred, y, here.centred, N_CLASSES)
+    assert coincidence(there, here, features).doubtful
+    features.own = np.full(N_CLASSES, 0.5)  # as with features that do not show the classes
+    assert not coincidence(there, here, features).doubtful
+
+
 def test_classes_with_a_labelled_row_and_labelled_rows_are_not_new():
     fit, z = compared(range(6), (0, 1, 2, 3, 7, 8))
     assert fit.unlike[[4, 5]].all()
