@@ -6,12 +6,13 @@
     python benchmarks/counterparts.py --plot docs/counterparts.png
 
 Tasks: photo-cartoon, cartoon-photo (PACS), amazon-caltech, caltech-amazon (Office-Caltech10), by
-features of EfficientNet-Lite0, and mnist-usps (pixels). Kinds: closed (same classes), partial (the
-target lacks half of the classes), open (the source lacks half of them), universal (each lacks
-some); every split draws other classes. 64 bits. Labels of the source only, of all rows or of N per
-class (--labels N): ATH.propagated against the same without the test (`Propagation(private=False)`,
-with --untested) and ITQ. With --unlabelled no labels: ATH.unsupervised, whose rows may abstain,
-against the same with all rows taking part. Mean ± standard deviation of
+features of EfficientNet-Lite0, mnist-usps and usps-mnist (pixels). Kinds: closed (same classes),
+partial (the target lacks half of the classes), open (the source lacks half of them), universal
+(each lacks some); every split draws other classes. 64 bits. Labels of the source only, of all rows
+or of N per class (--labels N): ATH.propagated against the same without the test
+(`Propagation(private=False)`, with --untested) and ITQ. With --unlabelled no labels:
+ATH.unsupervised, whose rows may abstain, against the same with all rows taking part. Mean ±
+standard deviation of
 
 * cross: radius_pr_area of target queries in the source, over queries whose class it has;
 * single: the same inside the target, over all queries;
@@ -48,6 +49,7 @@ TASKS = {
     "amazon-caltech": "office-caltech10/amazon.effnet_lite0-caltech10.effnet_lite0",
     "caltech-amazon": "office-caltech10/caltech10.effnet_lite0-amazon.effnet_lite0",
     "mnist-usps": "mnist-usps/mnist2000.pixels-usps1800.pixels",
+    "usps-mnist": "mnist-usps/usps1800.pixels-mnist2000.pixels",
 }
 FILES = {
     "photo-cartoon": "pacs.npz",
@@ -55,6 +57,7 @@ FILES = {
     "amazon-caltech": "office_caltech10.npz",
     "caltech-amazon": "office_caltech10.npz",
     "mnist-usps": "mnist_usps.npz",
+    "usps-mnist": "mnist_usps.npz",
 }
 KINDS = ("closed", "partial", "open", "universal")
 SCORES = ("cross", "single", "reject", "reject codes", "told")

@@ -6,7 +6,7 @@ fit: the first codes, the B-step, and the weight of each row in T1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -56,16 +56,28 @@ class BalancedCodes(BaseEstimator):
     decorrelation : float, default=0.0
         How far projections are whitened before their signs are taken: 0 is the step of the paper,
         0.5 is full whitening. Without it many bits repeat each other. Given codes are not whitened.
+    words : float, default=0.0
+        Share of the bits that hold the word of the class instead: see `ClassCodes`. A row whose
+        class is estimated has the mean of all words, weighted by its memberships; this minimises
+        the expected T1. Words keep classes apart, balanced signs forgive wrong estimates. Given
+        codes leave no bits for words.
     lacking_weight : float, default=0.0
         Least weight in T1, relative to the domain with the largest α, of rows whose class was found
         to be lacking in another domain (see `Propagation.private`). The bridge term does not hold
         them, so a small α leaves them among the codes of other classes. 0 is the step of the paper.
     """
 
-    _rules: ClassVar[Rules] = {"decorrelation": Range(0, 0.5), "lacking_weight": Range(0)}
+    _rules: ClassVar[Rules] = {
+        "decorrelation": Range(0, 0.5),
+        "words": Range(0, 1),
+        "lacking_weight": Range(0),
+    }
 
-    def __init__(self, decorrelation: float = 0.0, lacking_weight: float = 0.0) -> None:
+    def __init__(
+        self, decorrelation: float = 0.0, words: float = 0.0, lacking_weight: float = 0.0
+    ) -> None:
         self.decorrelation = decorrelation
+        self.words = words
         self.lacking_weight = lacking_weight
 
     def begin(
@@ -76,7 +88,11 @@ class BalancedCodes(BaseEstimator):
             _lacking_weights(data, k, self.lacking_weight * max(alphas) / max(alpha, _TINY))
             for k, alpha in enumerate(alphas)
         ]
-        return BalancedSigns(self.decorrelation, self.shares(data), weights)
+        codes = BalancedSigns(self.decorrelation, self.shares(data), weights)
+        n_words = round(self.words * n_bits)
+        if not n_words or codes.shares is not None:
+            return codes
+        return WordsAndSigns(_expected_words(data, n_words, rng), codes, weights)
 
     def shares(self, data: Domains) -> Array | None:
         """Return the share of +1 in each bit of the given codes; None if there are none."""
@@ -112,6 +128,41 @@ class BalancedSigns:
         return [signs(H_k - like(limits(H_k, self.shares), H_k, H_k.dtype)) for H_k in H]
 
 
+@dataclass
+class WordsAndSigns:
+    """Words of classes in the first bits, signs in the others."""
+
+    words: Sequence[Array]  # of the rows of each domain, (n, bits); 0: class not known
+    signs: BalancedSigns
+    weights: Sequence[Array | None]
+
+    def first(self, H: Sequence[Array]) -> list[Array]:
+        """Return words, and signs of the first projections."""
+        return self._joined(H, self.signs.first)
+
+    def step(self, H: Sequence[Array]) -> list[Array]:
+        """Return the same words, and balanced signs."""
+        return self._joined(H, self.signs.step)
+
+    def _joined(
+        self, H: Sequence[Array], rule: Callable[[Sequence[Array]], list[Array]]
+    ) -> list[Array]:
+        n = self.words[0].shape[1]
+        others = rule([H_k[:, n:] for H_k in H])
+        return [
+            array_namespace(B).concat([like(words, B, B.dtype), B], axis=1)
+            for words, B in zip(self.words, others, strict=True)
+        ]
+
+
+def _expected_words(data: Domains, n_bits: int, rng: np.random.RandomState) -> list[Array]:
+    """Return the mean word of each row over its classes; 0 for rows of unknown class."""
+    labels = _labels(data, "BalancedCodes(words=...)")
+    words, _ = _words(data, labels, n_bits, rng)
+    members = [data.members.get(k, one_hot(y, len(words)).toarray()) for k, y in enumerate(labels)]
+    return [M @ words[: M.shape[1]] for M in members]
+
+
 def limits(H: Array, shares: Array | None) -> Array:
     """Return the value in each column that a given share of its values exceeds; None: one half."""
     above = np.full(H.shape[1], 0.5) if shares is None else shares
@@ -133,25 +184,41 @@ class ClassCodes(BaseEstimator):
         self, data: Domains, n_bits: int, alphas: Sequence[float], rng: np.random.RandomState
     ) -> Codes:
         """Draw the words of the classes."""
-        for y, name in zip(data.y, data.names, strict=True):
-            if y is None:
-                raise InputError("missing; codes='classes' needs it", f"y_{name}")
-        labels = [y for y in data.y if y is not None]
-        n_classes = 1 + max(int(y.max()) for y in labels)
-        fresh = far_words(n_classes, n_bits, rng)
-        kept = np.zeros(n_classes, dtype=bool)
-        sums = np.zeros((n_classes, n_bits))
-        frozen = any(B is not None for B in data.codes)
-        for B, y in zip(data.codes if frozen else data.earlier, labels, strict=False):
-            if B is not None:
-                sums += group_sums(B, y, n_classes, class_weights(y))
-                kept |= np.bincount(y[y >= 0], minlength=n_classes) > 0
-        words = np.where(kept[:, None], signs(sums), fresh)
-        if not frozen:
-            kept = _first_of_equal(words, kept)
-        if kept.any():
-            words[~kept] = further_words(words[kept], int((~kept).sum()), rng)
+        labels = _labels(data, "codes='classes'")
+        words, kept = _words(data, labels, n_bits, rng)
         return ClassWords(labels, words, [class_weights(y) for y in labels], alphas, kept)
+
+
+def _labels(data: Domains, needed_by: str) -> list[Ids]:
+    """Return the labels of all domains."""
+    for y, name in zip(data.y, data.names, strict=True):
+        if y is None:
+            raise InputError(f"missing; {needed_by} needs it", f"y_{name}")
+    return [y for y in data.y if y is not None]
+
+
+def _words(
+    data: Domains, labels: Sequence[Ids], n_bits: int, rng: np.random.RandomState
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Return a word for each class, from the first bits of given codes where there are any.
+
+    Also mark the classes whose word is kept.
+    """
+    n_classes = 1 + max(int(y.max()) for y in labels)
+    fresh = far_words(n_classes, n_bits, rng)
+    kept = np.zeros(n_classes, dtype=bool)
+    sums = np.zeros((n_classes, n_bits))
+    frozen = any(B is not None for B in data.codes)
+    for B, y in zip(data.codes if frozen else data.earlier, labels, strict=False):
+        if B is not None:
+            sums += group_sums(B[:, :n_bits], y, n_classes, class_weights(y))
+            kept |= np.bincount(y[y >= 0], minlength=n_classes) > 0
+    words = np.where(kept[:, None], signs(sums), fresh)
+    if not frozen:
+        kept = _first_of_equal(words, kept)
+    if kept.any():
+        words[~kept] = further_words(words[kept], int((~kept).sum()), rng)
+    return words, kept
 
 
 def _first_of_equal(words: Array, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:

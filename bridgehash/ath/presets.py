@@ -94,13 +94,13 @@ PRESETS: dict[str, dict[str, Any]] = {  #    α_s   α_t   β_s   β_t   λ
     "supervised": _WORDS | {"ridge": "auto"},
     "kernel": _WORDS
     | {"ridge": 1e-3, "feature_map": AnchorKernel("auto", "half-median", root="auto")},
-    "propagated": {  # balanced codes forgive wrong estimates of a class
-        **_constants(1e-2, 1.0, 1e-3, 1e-3, 1e-2),
+    "propagated": {  # words keep classes apart, balanced bits forgive wrong estimates of a class
+        **_constants(1e-1, 1.0, 1e-3, 1e-3, 1e-2),
         **_SUPERVISED,
         "start": LabelStart(mixing=0.9),
         "ridge": 3e-2,
         "feature_map": AnchorKernel(root="auto"),
-        "codes": BalancedCodes(lacking_weight=0.3),
+        "codes": BalancedCodes(words=0.5, lacking_weight=0.3),
         "completion": "propagated",
     },
 }

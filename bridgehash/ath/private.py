@@ -188,9 +188,11 @@ def find_private(there: Rows, here: Rows, n_classes: int, bridge: Bridge) -> Pri
 
     if n_classes < _LEAST_CLASSES:
         return Private(classes, groups, unlikeness)
-    classes = find_lacking(there, rest, features, bridged, bridged_without)
-    shared = there.taken(~classes[there.y])
-    fit = coincidence(shared, rest, Space(shared.centred, shared.y, rest.centred, n_classes))
+    fit = coincidence(there, rest, features)
+    classes = find_lacking(there, rest, features, bridged, bridged_without, fit.coincide)
+    if classes.any():
+        shared = there.taken(~classes[there.y])
+        fit = coincidence(shared, rest, Space(shared.centred, shared.y, rest.centred, n_classes))
     if fit.doubtful and fit.new.any():
         classes |= fit.unlike
         more = np.flatnonzero(groups < 0)[fit.new]

@@ -160,19 +160,22 @@ class Propagation(BaseEstimator):
             )
             estimates.append(gentle._estimates(joint, n_classes, True, rng))
             spaces.append(joint)
+        members = []
         for k, private in enumerate(tested):
             mine = [each[k] for each in estimates]
             if private is not None and private.doubtful:
                 other = by_directions(domains[1 - k], domains[k], n_classes)
-                y = _together(*(each.members for each in mine), other)
+                best = _together(*(each.members for each in mine), other)
             else:
-                y = self._trusted([space[k] for space in spaces], *mine)
-            labels[k][kept[k]] = y
+                best = self._trusted([space[k] for space in spaces], *mine)
+            labels[k][kept[k]] = np.where(best.certain, best.y, -1)
+            members.append(_softened(best.members, kept[k], labels[k]))
         return replace(
             data,
             y_source=labels[0],
             y_target=labels[1],
             private=tuple(tested),
+            members=tuple(members),
         )
 
     def _private(
@@ -253,8 +256,8 @@ class Propagation(BaseEstimator):
 
     def _trusted(
         self, spaces: Sequence[Rows], first: _Estimate, second: _Estimate | None = None
-    ) -> Ids:
-        """Return the certain labels of the estimate to trust: see `space`."""
+    ) -> _Estimate:
+        """Return the estimate to trust: see `space`."""
         chosen, known = first, spaces[0].y >= 0
         if second is None or known.all():
             pass
@@ -264,7 +267,7 @@ class Propagation(BaseEstimator):
             graphs = [rows.graph(self.n_neighbors) for rows in spaces]
             gain = sum(modularity(S, second.y) - modularity(S, first.y) for S in graphs)
             chosen = second if gain > _BETTER else first
-        return np.where(chosen.certain, chosen.y, -1)
+        return chosen
 
     def _members(self, here: Rows, counted: Array | None, n_classes: int) -> Array:
         """Return memberships of shape (n, n_classes), given votes of the other domain."""
@@ -390,7 +393,24 @@ class _Estimate(NamedTuple):
         return self.members.argmax(axis=1)
 
 
-def _together(*members: Array) -> Ids:
-    """Return the classes with the largest product of all memberships."""
-    parts = (M / np.maximum(M.sum(axis=1, keepdims=True), _TINY) for M in members)
-    return np.asarray(sum(np.log(M + _DOUBT) for M in parts).argmax(axis=1))
+def _together(*members: Array) -> _Estimate:
+    """Return the product of all memberships, which all count as certain."""
+    product = np.prod([_shares(M) + _DOUBT for M in members], axis=0)
+    return _Estimate(_shares(product), np.ones(len(product), dtype=bool))
+
+
+def _softened(M: Array, kept: NDArray[np.bool_], y: Ids) -> Array:
+    """Return the memberships of all rows of a domain, given those of the rows that are kept.
+
+    They are the roots of the estimated ones, which are too sure after balancing and sharpening. The
+    other rows have their label; if there are groups of new rows, each is a class.
+    """
+    members = np.zeros((len(y), max(M.shape[1], 1 + int(y.max()))))
+    members[np.flatnonzero(kept), : M.shape[1]] = _shares(np.sqrt(_shares(M)))
+    others = np.flatnonzero(~kept)
+    members[others, y[others]] = 1.0
+    return members
+
+
+def _shares(M: Array) -> Array:
+    return np.asarray(M / np.maximum(M.sum(axis=1, keepdims=True), _TINY))

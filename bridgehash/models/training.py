@@ -41,6 +41,7 @@ class TrainingData:
     y_target: Ids | None = None
     pairs: Ids | None = None  # (p, 2) row numbers in the source and in the target
     private: tuple[Any, ...] = (None, None)  # what has no counterpart: see `ath.private.Private`
+    members: tuple[Array | None, ...] = (None, None)  # (n, n_classes) if classes were estimated
 
     def like(self, reference: Array) -> TrainingData:
         """Return the same rows in the library, and on the device, of another array."""
@@ -150,6 +151,7 @@ class Domains:
     codes: tuple[Array | None, ...] = ()  # ±1 codes of the domains whose codes are given
     earlier: tuple[Array | None, ...] = ()  # ±1 codes by an earlier model, to stay close to
     private: Mapping[int, Any] = field(default_factory=dict)  # by domain, if it was tested
+    members: Mapping[int, Array] = field(default_factory=dict)  # by domain, (n, n_classes)
     spaces: tuple[int, ...] = ()  # domains of one number have the same columns; (): not looked at
 
     def two(self, i: int = 0, j: int = 1) -> TrainingData:
@@ -174,8 +176,17 @@ class Domains:
             more = np.full((len(data.pairs) - len(known), len(self.X)), -1, dtype=np.intp)
             more[:, i], more[:, j] = data.pairs[len(known) :].T
             pairs = np.vstack([self.pairs, more])
-        tested = {k: each for k, each in zip((i, j), data.private, strict=True) if each is not None}
-        return replace(self, y=tuple(y), pairs=pairs, private={**self.private, **tested})
+        tested, members = (
+            {k: each for k, each in zip((i, j), found, strict=True) if each is not None}
+            for found in (data.private, data.members)
+        )
+        return replace(
+            self,
+            y=tuple(y),
+            pairs=pairs,
+            private={**self.private, **tested},
+            members={**self.members, **members},
+        )
 
     def like(self, reference: Array) -> Self:
         """Return the same rows in the library, and on the device, of another array."""

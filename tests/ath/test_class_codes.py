@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
 import pytest
 
-from bridgehash import ATH, AnchorKernel, ClassCodes, InputError, load
-from bridgehash.ath.class_codes import class_weights, far_words
+from bridgehash import ATH, AnchorKernel, BalancedCodes, ClassCodes, InputError, load
+from bridgehash.ath.class_codes import BalancedSigns, class_weights, far_words
 from bridgehash.ath.ridge import RIDGES, ridge_path
 from bridgehash.ath.solver import solve
 from bridgehash.models.training import Domains
@@ -204,3 +205,68 @@ def test_the_number_of_anchors_follows_the_data(monkeypatch):
     assert len(AnchorKernel("auto", random_state=0).fit(X).anchors_) == 20
     full, half = (AnchorKernel(9, b, random_state=0).fit(X) for b in ("median", "half-median"))
     assert half.bandwidth_ == pytest.approx(full.bandwidth_ / 2)
+
+
+# --- words for some of the bits
+
+
+def partly_words(y_s, y_t, n_bits=8, members=None, **changes):
+    rows = np.empty((len(y_s), 1)), np.empty((len(y_t), 1))
+    data = Domains(("source", "target"), rows, (y_s, y_t), members=members or {})
+    data = replace(data, **changes)
+    return BalancedCodes(words=0.5).begin(data, n_bits, (1.0, 1.0), rng())
+
+
+def test_the_first_bits_are_words_and_the_others_balanced():
+    y_s, y_t = np.arange(9) % 3, np.arange(6) % 3
+    H = [rng(1).normal(size=(len(y), 8)) for y in (y_s, y_t)]
+    codes = partly_words(y_s, y_t)
+    first, (B_s, B_t) = codes.first(H), codes.step(H)
+    words = B_s[:3, :4]
+    assert set(np.unique(words)) == {-1.0, 1.0}
+    assert len(np.unique(words, axis=0)) == 3
+    for B, y in ((B_s, y_s), (B_t, y_t), (first[0], y_s), (first[1], y_t)):
+        np.testing.assert_array_equal(B[:, :4], words[y])
+    np.testing.assert_array_equal(B_t[:, 4:].sum(axis=0), 0)
+    np.testing.assert_array_equal(B_t[:, 4:], np.where(B_t[:, 4:] > 0, 1, -1))
+    assert (
+        np.where(B_t[:, 4:] > 0, H[1][:, 4:], np.inf).min(axis=0)
+        > np.where(B_t[:, 4:] < 0, H[1][:, 4:], -np.inf).max(axis=0)
+    ).all()
+
+
+def test_a_row_of_uncertain_class_has_the_code_that_minimises_the_expected_fidelity():
+    y_s, y_t = np.array([0, 1, 2]), np.array([0, 1, -1])
+    M = np.array([[0.7, 0.3, 0.0], [0.0, 1.0, 0.0], [0.2, 0.3, 0.5]])
+    B_s, B_t = partly_words(y_s, y_t, members={1: M}).step([np.zeros((3, 8)), np.zeros((3, 8))])
+    words = B_s[:, :4]
+
+    def expected(b, shares):
+        return (shares[:, None] * (words - b) ** 2).sum()
+
+    for b, shares in zip(B_t[:, :4], M, strict=True):
+        least = expected(b, shares)
+        assert all(expected(b + 0.01 * step, shares) > least for step in np.eye(4))
+        assert all(expected(b - 0.01 * step, shares) > least for step in np.eye(4))
+
+
+def test_a_row_of_unknown_class_without_memberships_has_no_word():
+    B = partly_words(np.array([0, 1]), np.array([0, -1])).step([np.ones((2, 8)), np.ones((2, 8))])
+    np.testing.assert_array_equal(B[1][1, :4], 0)
+    assert (B[1][0, :4] != 0).all()
+
+
+def test_given_codes_leave_no_bits_for_words_and_earlier_codes_keep_theirs():
+    y = np.array([0, 0, 1, 1])
+    given = np.where(rng(3).normal(size=(4, 8)) > 0, 1.0, -1.0)
+    given[1], given[3] = given[0], given[2]
+    H = [rng(1).normal(size=(4, 8))] * 2
+    frozen = partly_words(y, y, codes=(given, None)).step(H)
+    np.testing.assert_array_equal(frozen, BalancedSigns(0.0, (given > 0).mean(axis=0), []).step(H))
+    kept = partly_words(y, y, earlier=(given, None)).step(H)[1]
+    np.testing.assert_array_equal(kept[:, :4], given[:, :4])
+
+
+def test_words_need_labels_of_all_domains():
+    with pytest.raises(InputError, match=r"y_target: missing; BalancedCodes\(words=\.\.\.\)"):
+        partly_words(np.array([0, 1]), np.array([0, 1]), y=(np.arange(2), None))

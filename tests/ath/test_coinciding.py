@@ -110,8 +110,8 @@ def test_cosines_of_means_are_zero_if_all_classes_are_tiny():
 
 def test_an_estimate_that_is_sure_outweighs_one_that_is_not():
     sure, unsure = np.array([[0.98, 0.01, 0.01]]), np.array([[0.3, 0.35, 0.35]])
-    assert _together(sure, unsure, 5.0 * unsure) == [0]
-    assert _together(unsure, unsure) == [1]
+    assert _together(sure, unsure, 5.0 * unsure).y == [0]
+    assert _together(unsure, unsure).y == [1]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import ortho_group
 
 from bridgehash import ATH
-from bridgehash.ath.propagation import Propagation
+from bridgehash.ath.propagation import Propagation, _softened
 from bridgehash.ath.spreading import (
     balanced,
     most_certain,
@@ -243,6 +243,16 @@ def test_propagated_codes_find_the_class_across_domains():
     codes_s, codes_t = model.transform(X_s, "source"), model.transform(X_t, "target")
     nearest = (codes_t.astype(int) @ codes_s.T.astype(int)).argmax(axis=1)
     assert (y_s[nearest] == y_t).mean() > 0.9
+
+
+def test_memberships_are_softened_and_known_labels_and_groups_are_certain():
+    M = np.array([[0.81, 0.01, 0.18], [0.0, 2.0, 0.0]])
+    kept, y = np.array([True, False, True, False]), np.array([-1, 2, 1, 4])  # 4: a new group
+    members = _softened(M, kept, y)
+    roots = np.sqrt([0.81, 0.01, 0.18])
+    np.testing.assert_allclose(members[0], [*roots / roots.sum(), 0, 0])
+    np.testing.assert_array_equal(members[[1, 2, 3]].argmax(axis=1), [2, 1, 4])
+    np.testing.assert_allclose(members.sum(axis=1), 1.0)
 
 
 def test_labels_that_are_not_given_play_no_part():
