@@ -34,14 +34,9 @@ class Coincidence(NamedTuple):
     new: NDArray[np.bool_]  # (n,): both ways give a class that is unlike
 
     @property
-    def coincide(self) -> bool:
-        """Whether the rows have all classes of the other domain, as it seems."""
-        return self.score >= _COINCIDE
-
-    @property
     def doubtful(self) -> bool:
-        """Whether the classes seem not to coincide, where the features can show it."""
-        return self.clear and not self.coincide
+        """Whether the classes seem not to coincide."""
+        return self.clear and self.score < _COINCIDE
 
 
 def coincidence(there: Rows, here: Rows, features: Space) -> Coincidence:

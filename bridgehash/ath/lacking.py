@@ -32,7 +32,7 @@ from .spreading import Rows, neighbour_graph
 _STAYS = 0.3  # weight of the rows that keep the class of their votes, beside modularity
 _GAIN, _DOUBT = 0.27, 0.5  # of the score of a set of classes, by agreement: see `find_lacking`
 _GAINS = 0.06, 0.12  # at least, at most
-_AGREE = 0.6  # least agreement between features and bridge of classes that coincide
+_COINCIDE, _ALIKE = 0.7, 0.4  # the more all classes coincide, the more a set has to gain
 _PART = 0.25  # of the classes: fewer private ones do little harm
 _TRIED, _MOVES, _NEAR = 12, 4, 3  # sets of classes: tried in order, improved, classes beyond
 _SAMPLE = 1000  # rows whose votes are compared
@@ -47,16 +47,15 @@ def find_lacking(
     features: Space,
     bridged: Space,
     bridged_without: Callable[[NDArray[np.bool_]], Space],
-    coincide: bool = False,
+    coincidence: float = 0.0,
 ) -> NDArray[np.bool_]:
     """Mark classes of the labelled domain that no row here has.
 
-    Classes that hardly any row votes for are lacking. If the classes coincide, and the features and
-    the bridge agree on most rows, no others are. If not, first the least likely ones are left out,
-    one more each time. Then the best set is improved by single exchanges, additions and removals.
-    The less the labels by features and by the bridge agree while no class is left out, the less the
-    set has to gain. If it gains enough, it is improved once more after a bridge without these
-    classes, because they had misled the first one.
+    Classes that hardly any row votes for are lacking. Of the others, first the least likely ones
+    are left out, one more each time. Then the best set is improved by single exchanges, additions
+    and removals. The set has to gain less if the labels by features and by the bridge disagree
+    while no class is left out, and more if all classes coincide. If it gains enough, it is improved
+    once more after a bridge without these classes, because they had misled the first one.
 
     Parameters
     ----------
@@ -66,8 +65,8 @@ def find_lacking(
         The same rows, compared by their features, and after a bridge.
     bridged_without : function of a mask of the classes
         Returns the same rows after a bridge that has not seen these classes.
-    coincide : bool, default=False
-        All classes seem to have rows here: see `coinciding`.
+    coincidence : float, default=0.0
+        How well all classes fit the rows: the score of `coinciding`.
 
     Returns
     -------
@@ -75,18 +74,15 @@ def find_lacking(
     """
     known = here.present(features.n_classes)
     lacking = features.present & ~known & features.hardly_voted & bridged.hardly_voted
-    votes = _Votes(features, bridged)
-    agreement = votes.agreement()
-    if coincide and agreement >= _AGREE:
-        return lacking
-    directions = _Directions(there, here, features)
+    votes, directions = _Votes(features, bridged), _Directions(there, here, features)
     score = _Score(votes, directions)
     order = _least_likely(features, bridged, known)
     n = int(features.present.sum())
     numbers = np.unique(np.linspace(1, min(len(order), n - 2), _TRIED).round().astype(int))
     best = max((frozenset(order[:m].tolist()) for m in numbers), key=score, default=frozenset())
     best = _improved(best, order, n, score)
-    needed = np.clip(_GAIN - _DOUBT * (1.0 - agreement), *_GAINS)
+    needed = np.clip(_GAIN - _DOUBT * (1.0 - votes.agreement()), *_GAINS)
+    needed += _COINCIDE * max(0.0, coincidence - _ALIKE)
     if len(best) > _PART * n and score(best) - score(frozenset()) > needed:
         again = bridged_without(np.isin(np.arange(len(lacking)), list(best)))
         best = _improved(best, order, n, _Score(_Votes(features, again), directions))

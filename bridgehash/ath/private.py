@@ -189,7 +189,7 @@ def find_private(there: Rows, here: Rows, n_classes: int, bridge: Bridge) -> Pri
     if n_classes < _LEAST_CLASSES:
         return Private(classes, groups, unlikeness)
     fit = coincidence(there, rest, features)
-    classes = find_lacking(there, rest, features, bridged, bridged_without, fit.coincide)
+    classes = find_lacking(there, rest, features, bridged, bridged_without, fit.score)
     if classes.any():
         shared = there.taken(~classes[there.y])
         fit = coincidence(shared, rest, Space(shared.centred, shared.y, rest.centred, n_classes))

@@ -9,7 +9,7 @@ from bridgehash import ATH, CounterpartWarning, InputError, Propagation, load
 from bridgehash._core.linalg import unit_rows
 from bridgehash.ath.class_codes import BalancedCodes
 from bridgehash.ath.coinciding import coincidence
-from bridgehash.ath.lacking import _Votes, find_lacking
+from bridgehash.ath.lacking import find_lacking
 from bridgehash.ath.likeness import Space, modularity, two_groups
 from bridgehash.ath.private import (
     Counterparts,
@@ -135,24 +135,22 @@ def test_the_bridge_is_fitted_again_without_the_classes_that_seem_to_be_lacking(
     assert seen == [[0, 1, 2, 3, 4, 5], [0, 1, 2]]
 
 
-@pytest.mark.parametrize(("classes", "disagree"), [(3, False), (3, True), (6, False)])
-def test_classes_that_coincide_are_not_lacking(classes, disagree, monkeypatch):
-    """Even if a set of classes would gain enough, unless features and bridge disagree."""
+@pytest.mark.parametrize("classes", [3, 6])
+def test_a_set_of_classes_has_to_gain_more_if_all_classes_coincide(classes):
     rng = np.random.default_rng(0)
     y, z = np.repeat(np.arange(6), 40), np.repeat(np.arange(classes), 40)
     X, Y = (CENTRES[ids] + 2.0 * rng.normal(size=(len(ids), 16)) for ids in (y, z))
     there, here = Rows(X, y), Rows(Y, None)
     space = Space(there.centred, y, here.centred, N_CLASSES)
     assert not space.hardly_voted.any()
-    assert coincidence(there, here, space).coincide == (classes == 6)
-    if disagree:
-        monkeypatch.setattr(_Votes, "agreement", lambda self: 0.5)
+    score = coincidence(there, here, space).score
+    assert (score < 0.4) == (classes == 3)
 
-    def lacking(coincide):
-        return np.flatnonzero(find_lacking(there, here, space, space, lambda _: space, coincide))
+    def lacking(score):
+        return np.flatnonzero(find_lacking(there, here, space, space, lambda _: space, score))
 
-    np.testing.assert_array_equal(lacking(False), np.arange(classes, 6))
-    np.testing.assert_array_equal(lacking(True), [3, 4, 5] if disagree else [])
+    np.testing.assert_array_equal(lacking(score), np.arange(classes, 6))
+    assert not lacking(2.0).size
 
 
 @pytest.mark.slow
