@@ -92,7 +92,18 @@ class BalancedCodes(BaseEstimator):
         n_words = round(self.words * n_bits)
         if not n_words or codes.shares is not None:
             return codes
-        return WordsAndSigns(_expected_words(data, n_words, rng), codes, weights)
+        labels = _labels(data, "BalancedCodes(words=...)")
+        words = _class_words(data, labels, n_words, alphas, rng)
+        return WordsAndSigns(words, self._members(data, labels, words), codes, weights)
+
+    @staticmethod
+    def _members(data: Domains, labels: Sequence[Ids], words: ClassWords) -> list[Array]:
+        """Return the memberships of all rows, given or estimated."""
+        n, members = len(words.words), []
+        for k, y in enumerate(labels):
+            M = data.members.get(k, one_hot(y, n).toarray())
+            members.append(np.pad(M, ((0, 0), (0, n - M.shape[1]))))
+        return members
 
     def shares(self, data: Domains) -> Array | None:
         """Return the share of +1 in each bit of the given codes; None if there are none."""
@@ -132,35 +143,34 @@ class BalancedSigns:
 class WordsAndSigns:
     """Words of classes in the first bits, signs in the others."""
 
-    words: Sequence[Array]  # of the rows of each domain, (n, bits); 0: class not known
+    words: ClassWords
+    members: Sequence[Array]  # of the rows of each domain, (n, n_classes); 0: class not known
     signs: BalancedSigns
     weights: Sequence[Array | None]
 
     def first(self, H: Sequence[Array]) -> list[Array]:
-        """Return words, and signs of the first projections."""
+        """Assign words by the first projections; return words and signs."""
+        self.words.step([H_k[:, : self.n_words] for H_k in H])
         return self._joined(H, self.signs.first)
 
     def step(self, H: Sequence[Array]) -> list[Array]:
         """Return the same words, and balanced signs."""
         return self._joined(H, self.signs.step)
 
+    @property
+    def n_words(self) -> int:
+        """Return the number of bits that hold words."""
+        return int(self.words.words.shape[1])
+
     def _joined(
         self, H: Sequence[Array], rule: Callable[[Sequence[Array]], list[Array]]
     ) -> list[Array]:
-        n = self.words[0].shape[1]
-        others = rule([H_k[:, n:] for H_k in H])
+        expected = [M @ self.words.words for M in self.members]  # the mean over the classes
+        others = rule([H_k[:, self.n_words :] for H_k in H])
         return [
-            array_namespace(B).concat([like(words, B, B.dtype), B], axis=1)
-            for words, B in zip(self.words, others, strict=True)
+            array_namespace(B).concat([like(mean, B, B.dtype), B], axis=1)
+            for mean, B in zip(expected, others, strict=True)
         ]
-
-
-def _expected_words(data: Domains, n_bits: int, rng: np.random.RandomState) -> list[Array]:
-    """Return the mean word of each row over its classes; 0 for rows of unknown class."""
-    labels = _labels(data, "BalancedCodes(words=...)")
-    words, _ = _words(data, labels, n_bits, rng)
-    members = [data.members.get(k, one_hot(y, len(words)).toarray()) for k, y in enumerate(labels)]
-    return [M @ words[: M.shape[1]] for M in members]
 
 
 def limits(H: Array, shares: Array | None) -> Array:
@@ -184,9 +194,7 @@ class ClassCodes(BaseEstimator):
         self, data: Domains, n_bits: int, alphas: Sequence[float], rng: np.random.RandomState
     ) -> Codes:
         """Draw the words of the classes."""
-        labels = _labels(data, "codes='classes'")
-        words, kept = _words(data, labels, n_bits, rng)
-        return ClassWords(labels, words, [class_weights(y) for y in labels], alphas, kept)
+        return _class_words(data, _labels(data, "codes='classes'"), n_bits, alphas, rng)
 
 
 def _labels(data: Domains, needed_by: str) -> list[Ids]:
@@ -197,13 +205,14 @@ def _labels(data: Domains, needed_by: str) -> list[Ids]:
     return [y for y in data.y if y is not None]
 
 
-def _words(
-    data: Domains, labels: Sequence[Ids], n_bits: int, rng: np.random.RandomState
-) -> tuple[Array, NDArray[np.bool_]]:
-    """Return a word for each class, from the first bits of given codes where there are any.
-
-    Also mark the classes whose word is kept.
-    """
+def _class_words(
+    data: Domains,
+    labels: Sequence[Ids],
+    n_bits: int,
+    alphas: Sequence[float],
+    rng: np.random.RandomState,
+) -> ClassWords:
+    """Draw a word for each class, or take it from the first bits of its given codes."""
     n_classes = 1 + max(int(y.max()) for y in labels)
     fresh = far_words(n_classes, n_bits, rng)
     kept = np.zeros(n_classes, dtype=bool)
@@ -218,7 +227,7 @@ def _words(
         kept = _first_of_equal(words, kept)
     if kept.any():
         words[~kept] = further_words(words[kept], int((~kept).sum()), rng)
-    return words, kept
+    return ClassWords(labels, words, [class_weights(y) for y in labels], alphas, kept)
 
 
 def _first_of_equal(words: Array, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
