@@ -101,7 +101,7 @@ class BalancedCodes(BaseEstimator):
         """Return the memberships of all rows, given or estimated."""
         n, members = len(words.words), []
         for k, y in enumerate(labels):
-            M = data.members.get(k, one_hot(y, n).toarray())
+            M = data.members[k] if k in data.members else one_hot(y, n).toarray()
             members.append(np.pad(M, ((0, 0), (0, n - M.shape[1]))))
         return members
 

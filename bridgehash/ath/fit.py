@@ -56,7 +56,7 @@ class FitResult:
     """The hash functions, and the record of the fit."""
 
     encoders: list[LinearEncoder | None]  # by domain; None for given codes
-    codes: list[Array]  # of the training rows, ±1
+    codes: list[Array]  # of the training rows; their signs count
     solution: Solution
     agreement: float | None
     objective: NDArray[np.void]  # one record per iteration
