@@ -65,7 +65,7 @@ class Propagation(BaseEstimator):
     shares : "estimated", "uniform" or array of shape (n_classes,), default="estimated"
         Share of the rows of a domain that each class has, in the order of the classes.
     keep : float, default=0.9
-        Part of each class that gets a label, the most certain rows; the rest stays unknown.
+        Part of each class that gets a label, the most certain rows; the rest has memberships only.
     space : "auto", "features" or "bridged", default="auto"
         Where rows are compared if both domains have one feature space: by the given features, or
         by these and the projections of a fit that joins the domains first. "auto" estimates the

@@ -155,7 +155,7 @@ def test_a_set_of_classes_has_to_gain_more_if_all_classes_coincide(classes):
 
 @pytest.mark.slow
 def test_digits_with_the_same_classes_raise_no_doubt(data_pack):
-    """USPS -> MNIST: labels are right for three rows of four, but no class is lacking."""
+    """USPS -> MNIST: labels are hard to estimate, but no class is lacking."""
     data = data_pack("mnist_usps")
     X, y, Y = data["usps1800_x"], data["usps1800_y"], data["mnist2000_x"]
     model = ATH.propagated(64, random_state=0).fit(X, Y, y_source=y)
