@@ -18,6 +18,7 @@ from .._core.linalg import Array, unit_rows
 from ..models.training import Ids
 from ..neighbors.search import nearest
 from .directions import centred_parts, class_means, whitening
+from .groups import grouped
 from .likeness import (
     N_NEIGHBORS,
     N_VOTERS,
@@ -34,8 +35,10 @@ _GAIN, _DOUBT = 0.27, 0.5  # of the score of a set of classes, by agreement: see
 _GAINS = 0.06, 0.12  # at least, at most
 _COINCIDE, _ALIKE = 0.7, 0.4  # the more all classes coincide, the more a set has to gain
 _PART = 0.25  # of the classes: fewer private ones do little harm
+_GROUPS = 0.2  # the more classes find no group of rows, the less a set has to gain
+_FORM_GROUPS = 0.75  # groups of labelled rows, at least, relative to their classes
 _TRIED, _MOVES, _NEAR = 12, 4, 3  # sets of classes: tried in order, improved, classes beyond
-_SAMPLE = 1000  # rows whose votes are compared
+_SAMPLE, _GROUPED = 1000, 2000  # rows whose votes are compared, that are divided into groups
 _SMALLEST = 5  # rows that stand for a class
 _CENTRINGS = 3
 _TINY = 1e-12
@@ -82,7 +85,7 @@ def find_lacking(
     best = max((frozenset(order[:m].tolist()) for m in numbers), key=score, default=frozenset())
     best = _improved(best, order, n, score)
     needed = np.clip(_GAIN - _DOUBT * (1.0 - votes.agreement()), *_GAINS)
-    needed += _COINCIDE * max(0.0, coincidence - _ALIKE)
+    needed += _COINCIDE * max(0.0, coincidence - _ALIKE) - _GROUPS * _without_group(features)
     if len(best) > _PART * n and score(best) - score(frozenset()) > needed:
         again = bridged_without(np.isin(np.arange(len(lacking)), list(best)))
         best = _improved(best, order, n, _Score(_Votes(features, again), directions))
@@ -229,6 +232,22 @@ def _least_likely(features: Space, bridged: Space, known: NDArray[np.bool_]) -> 
     ranks = sum(np.argsort(np.argsort(v)) for v in (np.array(fits), shares, np.array(back)))
     order = classes[np.argsort(ranks, kind="stable")]
     return order[~known[order]]
+
+
+def _without_group(features: Space) -> float:
+    """Return the part of the classes that find no group of rows.
+
+    It is 0 if the labelled rows themselves form far fewer groups than they have classes.
+    """
+    n = int(features.present.sum())
+    if _n_groups(features.X, n) < _FORM_GROUPS * n:
+        return 0.0
+    return 1.0 - _n_groups(features.Y, n) / n
+
+
+def _n_groups(X: Array, most: int) -> int:
+    step = -(-len(X) // _GROUPED)
+    return len(np.unique(grouped(X[::step], most)))
 
 
 def _top(values: Array, n: int) -> float:

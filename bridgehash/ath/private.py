@@ -20,27 +20,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import eigsh
-from sklearn.cluster import KMeans
-from sklearn.metrics import silhouette_score
 
 from .._core.errors import CounterpartWarning
-from .._core.linalg import Array, unit_rows
+from .._core.linalg import Array
 from ..models.rejector import Rejector
 from ..models.training import Domains, Ids
 from .coinciding import coincidence
+from .groups import grouped
 from .lacking import find_lacking
 from .likeness import (
-    N_NEIGHBORS,
     N_VOTERS,
     Space,
-    averaged,
     modularity,
     settled_labels,
     short_spread,
     two_groups,
 )
-from .spreading import Rows, neighbour_graph, votes
+from .spreading import Rows, votes
 
 _LEAST_ROWS, _LEAST_PER_CLASS, _LEAST_CLASSES = 100, 10, 4  # with fewer nothing can be told
 _LEAST_SURE = 0.45  # agreement between features and bridge
@@ -52,8 +48,7 @@ _MAY_BE = 1.2  # the same with labels: above, no bridge without labels is fitted
 _UNLIKE = 0.55  # likeness of new rows is less
 _LIMITS = (0.55, 0.7)  # of the likeness of new rows, if the graph decides
 _GAIN_OF_ROWS = 0.04  # in modularity
-_COARSE, _MEDIUM = 0.4, 0.8  # resolutions of modularity: less than one favours large groups
-_SAMPLE = 2000  # rows whose silhouettes are compared
+_MEDIUM = 0.8  # resolution of modularity: less than one favours large groups
 _TINY = 1e-12
 
 Bridge = Callable[[NDArray[np.bool_], NDArray[np.bool_], bool], tuple[Array, Array]]
@@ -176,7 +171,7 @@ def find_private(there: Rows, here: Rows, n_classes: int, bridge: Bridge) -> Pri
     likeness = _likeness_if_new(features, bridged, unlabelled)
     new = (likeness < _UNLIKE) & (here.y < 0)
     if _may_be_new(new):
-        groups[new] = _grouped(here.taken(new).centred, 2 * n_classes)
+        groups[new] = grouped(here.taken(new).centred, 2 * n_classes)
         unlikeness = 1.0 - likeness
         rest, everything = here.taken(~new), ~new
         X, Y = bridge(labelled, everything, True)
@@ -196,7 +191,7 @@ def find_private(there: Rows, here: Rows, n_classes: int, bridge: Bridge) -> Pri
     if fit.doubtful and fit.new.any():
         classes |= fit.unlike
         more = np.flatnonzero(groups < 0)[fit.new]
-        groups[more] = 1 + groups.max() + _grouped(rest.taken(fit.new).centred, 2 * n_classes)
+        groups[more] = 1 + groups.max() + grouped(rest.taken(fit.new).centred, 2 * n_classes)
     return Private(classes, groups, unlikeness, fit.doubtful)
 
 
@@ -254,29 +249,6 @@ def _gain(features: Space, bridged: Space, new: NDArray[np.bool_]) -> float:
     counted = votes(bridged.X, bridged.y, bridged.Y, N_VOTERS, bridged.n_classes)
     labels = settled_labels(bridged.S, short_spread(bridged.S, counted))
     with_groups = labels.copy()
-    with_groups[new] = features.n_classes + _grouped(features.Y[new], 2 * features.n_classes)
+    with_groups[new] = features.n_classes + grouped(features.Y[new], 2 * features.n_classes)
     before, after = (modularity(features.S, y, _MEDIUM) for y in (labels, with_groups))
     return after - before
-
-
-def _grouped(X: Array, most: int) -> Ids:
-    """Return groups of rows: spectral clusters of their k-NN graph, as many as it suggests.
-
-    The number has the largest sum of the modularity and of the mean silhouette of averaged rows:
-    modularity alone splits a large class into parts.
-    """
-    most = min(most, len(X) // (2 * N_NEIGHBORS))
-    best = np.zeros(len(X), dtype=np.intp)
-    if most < 2:
-        return best
-    S = neighbour_graph(X, N_NEIGHBORS)
-    V = eigsh(S, most, which="LA", v0=np.ones(len(X)))[1][:, ::-1]
-    smooth, score = averaged(S, X), modularity(S, best, _COARSE)
-    for k in range(2, most + 1):
-        labels = KMeans(k, n_init=2, random_state=0).fit_predict(unit_rows(V[:, :k]))
-        found = modularity(S, labels, _COARSE) + silhouette_score(
-            smooth, labels, metric="cosine", sample_size=min(len(X), _SAMPLE), random_state=0
-        )
-        if found > score:
-            best, score = np.unique(labels, return_inverse=True)[1], found
-    return best

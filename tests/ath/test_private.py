@@ -9,12 +9,12 @@ from bridgehash import ATH, CounterpartWarning, InputError, Propagation, load
 from bridgehash._core.linalg import unit_rows
 from bridgehash.ath.class_codes import BalancedCodes
 from bridgehash.ath.coinciding import coincidence
+from bridgehash.ath.groups import grouped
 from bridgehash.ath.lacking import find_lacking
 from bridgehash.ath.likeness import Space, modularity, two_groups
 from bridgehash.ath.private import (
     Counterparts,
     Private,
-    _grouped,
     _scaled,
     find_private,
 )
@@ -119,7 +119,7 @@ def test_rows_of_new_classes_are_hardly_chosen_however_large_the_classes_are():
 def test_a_large_new_class_is_one_group():
     rng = np.random.default_rng(0)
     parts = CENTRES[[0] * 100 + [1] * 100] + 1.5 * np.eye(16)[10 + np.arange(200) % 2]
-    groups = _grouped(unit_rows(parts + 0.5 * rng.normal(size=(200, 16))), 12)
+    groups = grouped(unit_rows(parts + 0.5 * rng.normal(size=(200, 16))), 12)
     assert len(np.unique(groups)) == 2
 
 
