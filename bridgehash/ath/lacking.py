@@ -35,7 +35,7 @@ _GAIN, _DOUBT = 0.27, 0.5  # of the score of a set of classes, by agreement: see
 _GAINS = 0.06, 0.12  # at least, at most
 _COINCIDE, _ALIKE = 0.7, 0.4  # the more all classes coincide, the more a set has to gain
 _PART = 0.25  # of the classes: fewer private ones do little harm
-_GROUPS = 0.2  # the more classes find no group of rows, the less a set has to gain
+_GROUPS = 0.2  # if they do not, the more of them find no group of rows, the less it has to gain
 _FORM_GROUPS = 0.75  # groups of labelled rows, at least, relative to their classes
 _TRIED, _MOVES, _NEAR = 12, 4, 3  # sets of classes: tried in order, improved, classes beyond
 _SAMPLE, _GROUPED = 1000, 2000  # rows whose votes are compared, that are divided into groups
@@ -51,14 +51,16 @@ def find_lacking(
     bridged: Space,
     bridged_without: Callable[[NDArray[np.bool_]], Space],
     coincidence: float = 0.0,
+    clear: bool = True,
 ) -> NDArray[np.bool_]:
     """Mark classes of the labelled domain that no row here has.
 
     Classes that hardly any row votes for are lacking. Of the others, first the least likely ones
     are left out, one more each time. Then the best set is improved by single exchanges, additions
     and removals. The set has to gain less if the labels by features and by the bridge disagree
-    while no class is left out, and more if all classes coincide. If it gains enough, it is improved
-    once more after a bridge without these classes, because they had misled the first one.
+    while no class is left out, and more if all classes coincide. If they do not, it has to gain
+    less if many of them find no group of rows. If it gains enough, it is improved once more after a
+    bridge without these classes, because they had misled the first one.
 
     Parameters
     ----------
@@ -70,6 +72,8 @@ def find_lacking(
         Returns the same rows after a bridge that has not seen these classes.
     coincidence : float, default=0.0
         How well all classes fit the rows: the score of `coinciding`.
+    clear : bool, default=True
+        Whether rows are near enough to a class to tell anything: see there, too.
 
     Returns
     -------
@@ -85,7 +89,9 @@ def find_lacking(
     best = max((frozenset(order[:m].tolist()) for m in numbers), key=score, default=frozenset())
     best = _improved(best, order, n, score)
     needed = np.clip(_GAIN - _DOUBT * (1.0 - votes.agreement()), *_GAINS)
-    needed += _COINCIDE * max(0.0, coincidence - _ALIKE) - _GROUPS * _without_group(features)
+    needed += _COINCIDE * max(0.0, coincidence - _ALIKE)
+    if clear and coincidence < _ALIKE:
+        needed -= _GROUPS * _without_group(features)
     if len(best) > _PART * n and score(best) - score(frozenset()) > needed:
         again = bridged_without(np.isin(np.arange(len(lacking)), list(best)))
         best = _improved(best, order, n, _Score(_Votes(features, again), directions))

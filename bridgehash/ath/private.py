@@ -161,7 +161,8 @@ def find_private(there: Rows, here: Rows, n_classes: int, bridge: Bridge) -> Pri
     labelled, everything = np.ones(len(there.y), dtype=bool), np.ones(len(groups), dtype=bool)
     features, bridged = _spaces(there, here, bridge(labelled, everything, True), n_classes)
     agreement = float((features.label == bridged.label).mean())
-    rest, unlikeness = here, 1.0 - bridged.likeness
+    together = grouped(features.Y, 2 * n_classes, features.S)
+    rest, unlikeness = here, 1.0 - _with_groups(bridged.likeness, together)
     if agreement < _LEAST_SURE:
         return Private(classes, groups, unlikeness)
 
@@ -172,7 +173,7 @@ def find_private(there: Rows, here: Rows, n_classes: int, bridge: Bridge) -> Pri
     new = (likeness < _UNLIKE) & (here.y < 0)
     if _may_be_new(new):
         groups[new] = grouped(here.taken(new).centred, 2 * n_classes)
-        unlikeness = 1.0 - likeness
+        unlikeness = 1.0 - _with_groups(likeness, together)
         rest, everything = here.taken(~new), ~new
         X, Y = bridge(labelled, everything, True)
         features, bridged = _spaces(there, rest, (X, Y[everything]), n_classes)
@@ -184,7 +185,7 @@ def find_private(there: Rows, here: Rows, n_classes: int, bridge: Bridge) -> Pri
     if n_classes < _LEAST_CLASSES:
         return Private(classes, groups, unlikeness)
     fit = coincidence(there, rest, features)
-    classes = find_lacking(there, rest, features, bridged, bridged_without, fit.score)
+    classes = find_lacking(there, rest, features, bridged, bridged_without, fit.score, fit.clear)
     if classes.any():
         shared = there.taken(~classes[there.y])
         fit = coincidence(shared, rest, Space(shared.centred, shared.y, rest.centred, n_classes))
@@ -193,6 +194,12 @@ def find_private(there: Rows, here: Rows, n_classes: int, bridge: Bridge) -> Pri
         more = np.flatnonzero(groups < 0)[fit.new]
         groups[more] = 1 + groups.max() + grouped(rest.taken(fit.new).centred, 2 * n_classes)
     return Private(classes, groups, unlikeness, fit.doubtful)
+
+
+def _with_groups(values: Array, groups: Ids) -> Array:
+    """Return the mean of the value of each row and of the mean value of its group."""
+    means = np.bincount(groups, values) / np.maximum(np.bincount(groups), 1)
+    return np.asarray((values + means[groups]) / 2.0)
 
 
 def _spaces(

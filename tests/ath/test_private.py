@@ -7,6 +7,7 @@ import pytest
 
 from bridgehash import ATH, CounterpartWarning, InputError, Propagation, load
 from bridgehash._core.linalg import unit_rows
+from bridgehash.ath import lacking
 from bridgehash.ath.class_codes import BalancedCodes
 from bridgehash.ath.coinciding import coincidence
 from bridgehash.ath.groups import grouped
@@ -16,6 +17,7 @@ from bridgehash.ath.private import (
     Counterparts,
     Private,
     _scaled,
+    _with_groups,
     find_private,
 )
 from bridgehash.ath.spreading import Rows, neighbour_graph
@@ -135,22 +137,53 @@ def test_the_bridge_is_fitted_again_without_the_classes_that_seem_to_be_lacking(
     assert seen == [[0, 1, 2, 3, 4, 5], [0, 1, 2]]
 
 
-@pytest.mark.parametrize("classes", [3, 6])
-def test_a_set_of_classes_has_to_gain_more_if_all_classes_coincide(classes):
+def spaces_of(classes, *, noise, source_noise=None):
+    """Return rows of six classes, rows of the first few classes, and the space of both."""
     rng = np.random.default_rng(0)
     y, z = np.repeat(np.arange(6), 40), np.repeat(np.arange(classes), 40)
-    X, Y = (CENTRES[ids] + 2.0 * rng.normal(size=(len(ids), 16)) for ids in (y, z))
+    X = CENTRES[y] + (source_noise or noise) * rng.normal(size=(len(y), 16))
+    Y = CENTRES[z] + noise * rng.normal(size=(len(z), 16))
     there, here = Rows(X, y), Rows(Y, None)
-    space = Space(there.centred, y, here.centred, N_CLASSES)
+    return there, here, Space(there.centred, y, here.centred, N_CLASSES)
+
+
+@pytest.mark.parametrize("classes", [3, 6])
+def test_a_set_of_classes_has_to_gain_more_if_all_classes_coincide(classes):
+    there, here, space = spaces_of(classes, noise=2.0)
     assert not space.hardly_voted.any()
     score = coincidence(there, here, space).score
     assert (score < 0.4) == (classes == 3)
 
-    def lacking(score):
+    def found(score):
         return np.flatnonzero(find_lacking(there, here, space, space, lambda _: space, score))
 
-    np.testing.assert_array_equal(lacking(score), np.arange(classes, 6))
-    assert not lacking(2.0).size
+    np.testing.assert_array_equal(found(score), np.arange(classes, 6))
+    assert not found(2.0).size
+
+
+@pytest.mark.parametrize(("classes", "part"), [(3, 0.5), (6, 0.0)])
+def test_classes_without_a_group_of_rows_are_counted(classes, part):
+    assert lacking._without_group(spaces_of(classes, noise=1.0)[-1]) == part
+
+
+def test_groups_are_not_counted_if_labelled_rows_form_none():
+    assert lacking._without_group(spaces_of(3, noise=1.0, source_noise=20.0)[-1]) == 0.0
+
+
+@pytest.mark.parametrize(("coincidence", "clear"), [(0.0, True), (0.0, False), (0.4, True)])
+def test_a_set_has_to_gain_less_if_classes_find_no_group(monkeypatch, coincidence, clear):
+    """The set gains 0.3: too little, unless the classes do not coincide and half find no group."""
+    monkeypatch.setattr(lacking, "_GAINS", (0.35, 0.35))
+    there, here, space = spaces_of(3, noise=2.0)
+    found = find_lacking(there, here, space, space, lambda _: space, coincidence, clear)
+    counted = clear and coincidence < 0.4
+    np.testing.assert_array_equal(np.flatnonzero(found), [3, 4, 5] if counted else [])
+
+
+def test_rows_of_a_group_are_about_equally_unlike():
+    """One row of a new class looks like a known one, but not the rows around it."""
+    values, groups = np.array([0.1, 0.1, 0.9, 0.9, 0.1, 0.9]), np.array([0, 0, 1, 1, 1, 1])
+    np.testing.assert_allclose(_with_groups(values, groups), [0.1, 0.1, 0.8, 0.8, 0.4, 0.8])
 
 
 @pytest.mark.slow
