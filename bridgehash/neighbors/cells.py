@@ -20,7 +20,8 @@ from .search import nearest
 
 _SAMPLE = 64  # sampled rows per cell
 _ROUNDS = 8  # of k-means; more rounds do not improve the recall
-_BLOCK = 1 << 14  # queries per thread at a time
+_BLOCK = 1 << 14  # queries per thread at a time, at most
+_FOUND = 1 << 18  # neighbours per thread at a time; candidates need up to ten times their memory
 _TILE = 1 << 21  # distances per thread at a time: 8 MB
 _EXACT = 1 << 19  # values compared exactly at a time, small enough for the cache of a core
 _STAGES = (1, 4)  # searched cells after which the k-th nearest distance is updated
@@ -95,7 +96,7 @@ class Cells:
             part = order[rows]
             F[part], columns[part] = self._nearest(queries[part], k, n_probe)
 
-        map_blocks(search, len(queries), _BLOCK, threads=True)
+        map_blocks(search, len(queries), max(1, min(_BLOCK, _FOUND // k)), threads=True)
         return F, columns
 
     def n_probe_for(

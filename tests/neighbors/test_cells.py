@@ -179,3 +179,11 @@ def test_a_wrong_number_is_named():
             Cells(clustered()).nearest(clustered(3), **({"k": 1, "n_probe": 1} | wrong))
     with pytest.raises(ValueError, match=r"^n_cells: 0 is not positive"):
         Cells(clustered(), n_cells=0)
+
+
+def test_few_queries_at_a_time_find_the_same(monkeypatch):
+    rows = clustered(dtype=np.float32)
+    whole = nearest_in_cells(rows, rows, 9, n_probe=4)
+    monkeypatch.setattr(module, "_FOUND", 9 * 50)
+    for expected, found in zip(whole, nearest_in_cells(rows, rows, 9, n_probe=4), strict=True):
+        np.testing.assert_array_equal(found, expected)
