@@ -4,7 +4,8 @@ Without some classes the others give labels to all rows. The right set scores hi
 the labels fit the k-NN graph (modularity), balancing moves few rows to another class, and in
 whitened features each class mean of the rows points where the mean of the source class does,
 which again gives labels that fit the graph. Means are relative to the centre of the classes that
-are left, so a wrong set turns all of them.
+are left, so a wrong set turns all of them. If rows form fewer groups than there are classes, less
+is asked of the set.
 """
 
 from __future__ import annotations

@@ -161,8 +161,8 @@ def find_private(there: Rows, here: Rows, n_classes: int, bridge: Bridge) -> Pri
     labelled, everything = np.ones(len(there.y), dtype=bool), np.ones(len(groups), dtype=bool)
     features, bridged = _spaces(there, here, bridge(labelled, everything, True), n_classes)
     agreement = float((features.label == bridged.label).mean())
-    together = grouped(features.Y, 2 * n_classes, features.S)
-    rest, unlikeness = here, 1.0 - _with_groups(bridged.likeness, together)
+    clusters = grouped(features.Y, 2 * n_classes, features.S)
+    rest, unlikeness = here, 1.0 - _mean_with_group(bridged.likeness, clusters)
     if agreement < _LEAST_SURE:
         return Private(classes, groups, unlikeness)
 
@@ -173,7 +173,7 @@ def find_private(there: Rows, here: Rows, n_classes: int, bridge: Bridge) -> Pri
     new = (likeness < _UNLIKE) & (here.y < 0)
     if _may_be_new(new):
         groups[new] = grouped(here.taken(new).centred, 2 * n_classes)
-        unlikeness = 1.0 - _with_groups(likeness, together)
+        unlikeness = 1.0 - _mean_with_group(likeness, clusters)
         rest, everything = here.taken(~new), ~new
         X, Y = bridge(labelled, everything, True)
         features, bridged = _spaces(there, rest, (X, Y[everything]), n_classes)
@@ -196,7 +196,7 @@ def find_private(there: Rows, here: Rows, n_classes: int, bridge: Bridge) -> Pri
     return Private(classes, groups, unlikeness, fit.doubtful)
 
 
-def _with_groups(values: Array, groups: Ids) -> Array:
+def _mean_with_group(values: Array, groups: Ids) -> Array:
     """Return the mean of the value of each row and of the mean value of its group."""
     means = np.bincount(groups, values) / np.maximum(np.bincount(groups), 1)
     return np.asarray((values + means[groups]) / 2.0)

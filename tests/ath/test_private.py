@@ -10,14 +10,14 @@ from bridgehash._core.linalg import unit_rows
 from bridgehash.ath import lacking
 from bridgehash.ath.class_codes import BalancedCodes
 from bridgehash.ath.coinciding import coincidence
-from bridgehash.ath.groups import grouped
+from bridgehash.ath.groups import _silhouette, grouped
 from bridgehash.ath.lacking import find_lacking
 from bridgehash.ath.likeness import Space, modularity, two_groups
 from bridgehash.ath.private import (
     Counterparts,
     Private,
+    _mean_with_group,
     _scaled,
-    _with_groups,
     find_private,
 )
 from bridgehash.ath.spreading import Rows, neighbour_graph
@@ -125,6 +125,12 @@ def test_a_large_new_class_is_one_group():
     assert len(np.unique(groups)) == 2
 
 
+def test_a_sample_of_one_group_has_no_silhouette():
+    """Few rows far from thousands: none of them is in the sample."""
+    labels = (np.arange(4001) == 1).astype(int)
+    assert _silhouette(np.eye(2)[labels], labels) == 0.0
+
+
 def test_the_bridge_is_fitted_again_without_the_classes_that_seem_to_be_lacking():
     X_s, y_s, X_t, _ = task("partial")
     seen = []
@@ -183,7 +189,7 @@ def test_a_set_has_to_gain_less_if_classes_find_no_group(monkeypatch, coincidenc
 def test_rows_of_a_group_are_about_equally_unlike():
     """One row of a new class looks like a known one, but not the rows around it."""
     values, groups = np.array([0.1, 0.1, 0.9, 0.9, 0.1, 0.9]), np.array([0, 0, 1, 1, 1, 1])
-    np.testing.assert_allclose(_with_groups(values, groups), [0.1, 0.1, 0.8, 0.8, 0.4, 0.8])
+    np.testing.assert_allclose(_mean_with_group(values, groups), [0.1, 0.1, 0.8, 0.8, 0.4, 0.8])
 
 
 @pytest.mark.slow

@@ -184,6 +184,14 @@ def test_a_wrong_number_is_named():
 def test_few_queries_at_a_time_find_the_same(monkeypatch):
     rows = clustered(dtype=np.float32)
     whole = nearest_in_cells(rows, rows, 9, n_probe=4)
+    sizes, map_blocks = [], module.map_blocks
+
+    def counted(work, n_rows, size, **options):
+        sizes.append(size)
+        return map_blocks(work, n_rows, size, **options)
+
+    monkeypatch.setattr(module, "map_blocks", counted)
     monkeypatch.setattr(module, "_FOUND", 9 * 50)
     for expected, found in zip(whole, nearest_in_cells(rows, rows, 9, n_probe=4), strict=True):
         np.testing.assert_array_equal(found, expected)
+    assert 50 in sizes
